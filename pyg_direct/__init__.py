@@ -1,0 +1,1 @@
+"""Train PyTorch Geometric models on graphs larger than GPU memory."""
