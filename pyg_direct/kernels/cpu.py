@@ -1,7 +1,8 @@
 """Compile a loop for the CPU: on all threads, or on one where threads cannot be had.
 
-A forked child (a worker of a data loader) must not enter the threading layer that its parent started:
-OpenMP ends the process there. Such children run the same loop on one thread; they are many already.
+A forked child (a worker of a data loader) must not enter the threading layer that its parent
+started: OpenMP ends the process there. Such children run the same loop on one thread; they are many
+already.
 """
 
 import functools
@@ -16,7 +17,7 @@ _PROCESS = os.getpid()
 
 
 def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile ``function``, whose outer loop is a ``numba.prange``; cached on disk, without the GIL.
+    """Compile ``function``, whose outer loop is a ``numba.prange``; cached on disk, no GIL.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Copy scattered rows: gather them out of a table, scatter them into one.
 
-Rows are bytes, so any dtype of fixed size and any trailing shape will do. A group of lanes walks the
-aligned words that a row touches, starting on the 128-byte line that holds its first byte, so that every
-request over the bus is one whole line of the real address, however the row lies (Min et al. 2021,
-"Large Graph Convolutional Network Training with GPU-Oriented Data Communication Architecture", section
-4.3, aligns by shifting lanes round the row; here lanes before the row idle instead).
+Rows are bytes, so any dtype of fixed size and any trailing shape will do. A group of lanes walks
+the aligned words that a row touches, starting on the 128-byte line that holds its first byte, so
+that every request over the bus is one whole line of the real address, however the row lies (Min et
+al. 2021, "Large Graph Convolutional Network Training with GPU-Oriented Data Communication
+Architecture", section 4.3, aligns by shifting lanes round the row; here lanes before the row idle
+instead).
 
 Shape legend: ``R`` rows of a table, ``N`` requested rows, ``B`` bytes a row.
 Assumption: ids are valid and, for a scatter, unique; who calls has checked.

@@ -1,8 +1,8 @@
 """Launch Numba CUDA kernels on raw addresses.
 
-A ``CudaKernel`` has one signature whose array arguments are plain pointers, so that an argument is one
-machine word and a launch costs a few microseconds instead of tens. In Numba's simulator the same call
-runs the same kernel on NumPy views of the same memory.
+A ``CudaKernel`` has one signature whose array arguments are plain pointers, so that an argument is
+one machine word and a launch costs a few microseconds instead of tens. In Numba's simulator the
+same call runs the same kernel on NumPy views of the same memory.
 
 Assumption: who launches keeps every array alive until the stream has passed the kernel.
 """

@@ -1,7 +1,7 @@
 """Host memory that CPU and GPU address alike.
 
-Ownership: a ``MappedArray`` keeps the memory it stands on alive, and so does every view taken from it:
-closing the array never pulls memory from under a view.
+Ownership: a ``MappedArray`` keeps the memory it stands on alive, and so does every view taken from
+it: closing the array never pulls memory from under a view.
 """
 
 import mmap
@@ -158,7 +158,7 @@ class MappedArray:
         return words.view(tensor.dtype).view(tensor.shape)
 
     def numba_view(self) -> Any:
-        """Return a Numba device array of bytes, ``uint8`` of shape ``(num_bytes,)``, on the same memory.
+        """Return a Numba device array, ``uint8`` of shape ``(num_bytes,)``, on the same memory.
 
         Raises
         ------
@@ -229,7 +229,8 @@ def tensor_from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """
     if array.flags.writeable:
         return torch.from_numpy(array)
-    # torch warns about read-only arrays, since nothing would stop a write; tables never write there.
+    # torch warns about read-only arrays, since nothing would stop a write; tables never write
+    # there.
     return torch.from_numpy(np.asarray(_Writable(array)))
 
 

@@ -1,8 +1,9 @@
 """Register host memory with CUDA, page by page, each page once.
 
-CUDA refuses to register a page twice, and two tensors may share one. The process therefore keeps a list
-of *segments*: disjoint, page-aligned ranges, each registered once and counted. A ``Registration`` holds
-the segments that cover its range; a segment is unregistered when the last one lets go.
+CUDA refuses to register a page twice, and two tensors may share one. The process therefore keeps a
+list of *segments*: disjoint, page-aligned ranges, each registered once and counted. A
+``Registration`` holds the segments that cover its range; a segment is unregistered when the last
+one lets go.
 
 Assumption: a forked child touches none of it; CUDA itself would not work there.
 """

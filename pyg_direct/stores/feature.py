@@ -23,8 +23,8 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
     """Features whose rows stay where they were put, and appear on one device when asked for.
 
     Tensors on the CPU stay in host memory, in place: a GPU then reads them over the bus. Tensors on
-    the GPU stay there. Groups are node types (None for a homogeneous graph), edge types (tuples), or
-    ``(None, None)`` for the edges of a homogeneous graph, which no listing shows, since PyG's
+    the GPU stay there. Groups are node types (None for a homogeneous graph), edge types (tuples),
+    or ``(None, None)`` for the edges of a homogeneous graph, which no listing shows, since PyG's
     loaders would index them by node.
 
     Parameters
@@ -41,9 +41,9 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
 
     Notes
     -----
-    A tensor that is put is not copied if it is contiguous; the store then shares memory with it, and
-    keeps it alive. A whole tensor that is fetched (index None) is a view, never a copy; any other
-    index gives rows of their own.
+    A tensor that is put is not copied if it is contiguous; the store then shares memory with it,
+    and keeps it alive. A whole tensor that is fetched (index None) is a view, never a copy; any
+    other index gives rows of their own.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         return None if table is None else torch.Size(table.shape)
 
     def get_all_tensor_attrs(self) -> list[Any]:
-        """Return the attributes of all node tensors and heterogeneous edge tensors, indices not set."""
+        """Return fresh attributes, indices not set, of all but the edges of a homogeneous graph."""
         # PyG writes ``attr.index`` on what we return, so never hand out our own objects.
         return [
             without_index(attr)
@@ -198,8 +198,8 @@ def _refuse_worker(device: torch.device) -> None:
     if device.type == "cuda" and torch.utils.data.get_worker_info() is not None:
         raise RuntimeError(
             "a worker process of a DataLoader asked for rows on the GPU, which CUDA does not allow "
-            "after a fork; give the loader filter_per_worker=False, so that rows are fetched in the "
-            "main process"
+            "after a fork; give the loader filter_per_worker=False, so that the main process "
+            "fetches them"
         )
 
 

@@ -1,8 +1,8 @@
 """The edges of one edge type, compressed by destination (CSC), and where each edge stood before.
 
 Shape legend: ``E`` edges, ``S`` source nodes, ``D`` destination nodes. The in-neighbours of ``v``
-are ``row[colptr[v]:colptr[v + 1]]``, and ``perm[i]`` is the position that edge ``i`` had when it was
-put, which is what PyG calls its ``e_id``.
+are ``row[colptr[v]:colptr[v + 1]]``, and ``perm[i]`` is the position that edge ``i`` had when it
+was put, which is what PyG calls its ``e_id``.
 """
 
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ class DeviceTable(Table):
         table.index_copy_(0, index, rows)
 
     def _as_words(self, *arrays: Tensor) -> list[Tensor]:
-        """View rows as the widest integers that all of them allow: torch can select any of those."""
+        """View rows as the widest integers that all of them allow: torch selects any of those."""
         word = _WORDS[gcd(8, self.row_bytes, *(array.data_ptr() for array in arrays))]
         return [
             array.reshape(-1).view(torch.uint8).view(-1, self.row_bytes).view(word)
