@@ -25,7 +25,8 @@ class Placement:
     rows : str
         Where the rows of the features live, for the result table.
     loader : callable
-        Makes a loader from ``num_neighbors``, ``input_nodes``, ``batch_size``, ``shuffle``, ``seed``.
+        Makes a loader from ``num_neighbors``, ``input_nodes``, ``batch_size``, ``shuffle`` and
+        ``seed``.
     """
 
     rows: str

@@ -4,6 +4,7 @@ Shape legend: ``N`` sampled nodes, ``F`` features.
 Assumption: batches are consumed on the current CUDA stream, on which their rows are copied.
 """
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -42,7 +43,8 @@ class StagedLoader(NodeLoader):
         **kwargs: Any,
     ) -> None:
         sampler = pyg_direct.DirectNeighborSampler(data, num_neighbors, seed=seed, device="cpu")
-        without_rows = data.__copy__()
+        without_rows = copy(data)
+        without_rows.num_nodes = data.num_nodes
         self._rows = without_rows.x
         del without_rows.x
         self._device = device

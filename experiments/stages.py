@@ -18,8 +18,8 @@ class StageClock:
 
     Notes
     -----
-    Waiting for the GPU at the end of each stage keeps stages from overlapping: their times add up to
-    the time of an epoch.
+    Waiting for the GPU at the end of each stage keeps stages from overlapping: their times add up
+    to the time of an epoch.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,8 +1,8 @@
 """The main job: train a model through the loader, and say what it reached and what it cost.
 
-Cross entropy on the seed nodes of each batch, Adam; accuracies are taken through the loader, with the
-fan-out of the training, after the last epoch. Each epoch is timed; one batch before the first warms up
-kernels and allocators without a step of the optimizer.
+Cross entropy on the seed nodes of each batch, Adam; accuracies are taken through the loader, with
+the fan-out of the training, after the last epoch. Each epoch is timed; one batch before the first
+warms up kernels and allocators without a step of the optimizer.
 """
 
 from collections.abc import Callable

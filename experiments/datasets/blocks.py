@@ -1,6 +1,7 @@
 """A small graph whose classes can be learned: the stochastic block model with noisy features.
 
-Features alone tell a class badly; a node's neighbours, most of its own class, average the noise away.
+Features alone tell a class badly; neighbours, most of them of a node's own class, average the noise
+away.
 """
 
 import torch

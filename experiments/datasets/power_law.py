@@ -1,8 +1,8 @@
-"""Power-law graphs of any size: the recursive matrix model (R-MAT; Chakrabarti et al. 2004, section 3).
+"""Power-law graphs of any size: R-MAT (Chakrabarti et al. 2004, section 3).
 
-Each edge picks, bit by bit, a quadrant of the adjacency matrix. Nodes that agree in their first bits
-are joined more often; a class is such a range of nodes, so that neighbours tell something about it.
-Ids are then scattered, since real graphs do not keep their hubs side by side in memory.
+Each edge picks, bit by bit, a quadrant of the adjacency matrix. Nodes that agree in their first
+bits are joined more often; a class is such a range of nodes, so that neighbours tell something
+about it. Ids are then scattered, since real graphs do not keep their hubs side by side in memory.
 
 Assumption: memory holds the finished graph; beside it, only one piece at a time is needed.
 """
