@@ -5,6 +5,7 @@ same batches, wholly on the device, wherever the rows are. What cannot be had is
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,7 @@ from torch_geometric.loader import NodeLoader
 
 import pyg_direct
 from experiments.staged import StagedLoader
+from pyg_direct.tables import DeviceTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class Placement:
     Parameters
     ----------
     rows : str
-        Where the rows of the features live, for the result table.
+        Where the rows of the features live, for the result table: ``host`` memory that only the CPU
+        reads, ``mapped`` host memory, ``device`` memory, or host memory ``staged`` by the CPU.
     loader : callable
         Makes a loader from ``num_neighbors``, ``input_nodes``, ``batch_size``, ``shuffle`` and
         ``seed``.
@@ -43,9 +46,7 @@ def mapped(data: Data, *, device: torch.device) -> Placement:
     device : torch.device
         Where batches appear. On a CPU the same rows are read by the CPU's kernel.
     """
-    stores = pyg_direct.from_data(data, device=device)
-    rows = "mapped" if device.type == "cuda" else "host"
-    return Placement(rows=rows, loader=partial(pyg_direct.NeighborLoader, stores))
+    return _direct(data, device)
 
 
 def on_device(data: Data, *, device: torch.device) -> Placement:
@@ -54,7 +55,7 @@ def on_device(data: Data, *, device: torch.device) -> Placement:
     Parameters
     ----------
     data : Data
-        On the CPU; must fit into GPU memory.
+        On the CPU; must fit into GPU memory, and stays where it is.
     device : torch.device
         A CUDA device.
 
@@ -68,8 +69,7 @@ def on_device(data: Data, *, device: torch.device) -> Placement:
             f"store=device keeps rows in GPU memory, but the device of this run is {device}; "
             "use store=mapped, whose rows stay in host memory"
         )
-    stores = pyg_direct.from_data(data.to(device), device=device)
-    return Placement(rows="device", loader=partial(pyg_direct.NeighborLoader, stores))
+    return _direct(copy(data).to(device), device)
 
 
 def staged(data: Data, *, device: torch.device) -> Placement:
@@ -82,5 +82,14 @@ def staged(data: Data, *, device: torch.device) -> Placement:
     device : torch.device
         Where batches appear. On a CPU there is nothing to copy to, so the CPU only gathers.
     """
+    stores = pyg_direct.from_data(data, device="cpu")
     rows = "staged" if device.type == "cuda" else "host"
-    return Placement(rows=rows, loader=partial(StagedLoader, data, device=device))
+    return Placement(rows=rows, loader=partial(StagedLoader, data, stores, device=device))
+
+
+def _direct(data: Data, device: torch.device) -> Placement:
+    stores = pyg_direct.from_data(data, device=device)
+    table = stores[0].table(None, "x")
+    in_host_memory = "mapped" if table.device.type == "cuda" else "host"
+    rows = "device" if isinstance(table, DeviceTable) else in_host_memory
+    return Placement(rows=rows, loader=partial(pyg_direct.NeighborLoader, stores))

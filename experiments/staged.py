@@ -23,6 +23,8 @@ class StagedLoader(NodeLoader):
     ----------
     data : Data
         On the CPU, with ``x``; not copied.
+    stores : (DirectFeatureStore, DirectGraphStore)
+        The same data, whose edges are sampled.
     num_neighbors : list of int
         Fan-out of each hop.
     seed : int
@@ -36,13 +38,14 @@ class StagedLoader(NodeLoader):
     def __init__(
         self,
         data: Data,
+        stores: tuple[pyg_direct.DirectFeatureStore, pyg_direct.DirectGraphStore],
         num_neighbors: list[int],
         *,
         seed: int,
         device: torch.device,
         **kwargs: Any,
     ) -> None:
-        sampler = pyg_direct.DirectNeighborSampler(data, num_neighbors, seed=seed, device="cpu")
+        sampler = pyg_direct.DirectNeighborSampler(stores, num_neighbors, seed=seed, device="cpu")
         without_rows = copy(data)
         without_rows.num_nodes = data.num_nodes
         self._rows = without_rows.x

@@ -1,6 +1,7 @@
 """Node graphs of the Open Graph Benchmark (Hu et al. 2020), with their official splits."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,8 +32,8 @@ def ogbn(*, name: str, root: str | Path, undirected: bool) -> Data:
     Returns
     -------
     Data
-        Stands on the arrays that ``ogb`` loaded; the features are not copied. The class of a node
-        without one is -1.
+        Stands on the arrays that ``ogb`` loaded; features are copied only if those do not lie row
+        by row. The class of a node without one is -1.
 
     Raises
     ------
@@ -43,28 +44,27 @@ def ogbn(*, name: str, root: str | Path, undirected: bool) -> Data:
     """
     if name not in NAMES:
         raise ValueError(f"dataset.name ({name}) is unknown, expected one of {', '.join(NAMES)}")
-    dataset = _load(name, root)
-    graph, labels = dataset[0]
+    graph, labels, split = _load(name, root)
     edge_index = torch.from_numpy(graph["edge_index"])
     data = Data(
-        x=torch.from_numpy(graph["node_feat"]),
+        x=torch.from_numpy(graph["node_feat"]).contiguous(),
         y=torch.from_numpy(np.nan_to_num(labels, nan=-1).astype(np.int64)).view(-1),
         edge_index=to_undirected(edge_index) if undirected else edge_index,
     )
-    split = dataset.get_idx_split()
-    return set_masks(data, *(torch.from_numpy(split[part]) for part in ("train", "valid", "test")))
+    return set_masks(data, *(torch.tensor(split[part]) for part in ("train", "valid", "test")))
 
 
-def _load(name: str, root: str | Path) -> Any:
+def _load(name: str, root: str | Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:
     try:
         from ogb.nodeproppred import NodePropPredDataset
     except ImportError as error:
         raise ImportError(
-            f"{name} needs the package ogb, which is not installed; "
+            f"{name} needs the package ogb, which cannot be imported ({error}); "
             "install it with: pip install 'pyg_direct[ogb]'"
         ) from error
     with _whole_pickles():
-        return NodePropPredDataset(name=name, root=str(root))
+        dataset = NodePropPredDataset(name=name, root=str(root))
+        return *dataset[0], dataset.get_idx_split()
 
 
 @contextmanager
@@ -77,7 +77,10 @@ def _whole_pickles() -> Iterator[None]:
     before = os.environ.get(name)
     os.environ[name] = "1"
     try:
-        yield
+        with warnings.catch_warnings():
+            # torch warns of the variable that we have just set.
+            warnings.filterwarnings("ignore", f"Environment variable {name}", UserWarning)
+            yield
     finally:
         os.environ.pop(name)
         if before is not None:

@@ -1,3 +1,4 @@
+import gzip
 import sys
 from types import ModuleType
 
@@ -66,3 +67,39 @@ def test_ogbn_names_the_extra_that_is_missing(monkeypatch):
 def test_ogbn_rejects_unknown_names():
     with pytest.raises(ValueError, match="expected one of ogbn-arxiv"):
         ogbn(name="ogbn-mag", root="nowhere", undirected=False)
+
+
+def _write_raw_files(folder):
+    """Write a graph of four nodes as the server of ogb packs it."""
+    for name in ("raw", "processed", "split/time"):
+        (folder / name).mkdir(parents=True)
+    (folder / "RELEASE_v1.txt").touch()
+    tables = {
+        "raw/edge": "0,1\n1,2\n2,3",
+        "raw/node-feat": "0,1\n2,3\n4,5\n6,7",
+        "raw/num-node-list": "4",
+        "raw/num-edge-list": "3",
+        "raw/node-label": "0\n1\n0\n1",
+        "raw/node_year": "2000\n2000\n2000\n2000",
+        "split/time/train": "0\n1",
+        "split/time/valid": "2",
+        "split/time/test": "3",
+    }
+    for name, text in tables.items():
+        (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+# The package itself warns at its import, and of nothing that matters here.
+@pytest.mark.filterwarnings("default")
+def test_ogbn_reads_what_ogb_reads(tmp_path):
+    pytest.importorskip("ogb.nodeproppred", reason="needs the extra ogb")
+    _write_raw_files(tmp_path / "ogbn_arxiv")
+
+    graphs = [ogbn(name="ogbn-arxiv", root=tmp_path, undirected=True) for _ in range(2)]
+
+    # The first call reads raw files and saves what it made of them; the second reads that.
+    for data in graphs:
+        assert data.x.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert data.x.is_contiguous()
+        assert data.num_edges == 6
+        assert data.train_mask.tolist() == [True, True, False, False]
