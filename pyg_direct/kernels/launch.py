@@ -1,8 +1,8 @@
 """Launch Numba CUDA kernels on raw addresses.
 
-A ``CudaKernel`` has one signature whose array arguments are plain pointers, so that an argument is one
-machine word and a launch costs a few microseconds instead of tens. In Numba's simulator the same call
-runs the same kernel on NumPy views of the same memory.
+A ``CudaKernel`` has one signature whose array arguments are plain pointers, so that an argument is
+one machine word and a launch costs a few microseconds instead of tens. In Numba's simulator the
+same call runs the same kernel on NumPy views of the same memory.
 
 Assumption: who launches keeps every array alive until the stream has passed the kernel.
 """
@@ -97,7 +97,9 @@ class CudaKernel:
         else:
             self._launch(num_blocks, threads_per_block, arguments, stream)
 
-    def _simulate(self, num_blocks: int, threads_per_block: int, arguments: tuple[Any, ...]) -> None:
+    def _simulate(
+        self, num_blocks: int, threads_per_block: int, arguments: tuple[Any, ...]
+    ) -> None:
         views = [
             value if dtype is None else _numpy_view(span_of(value), dtype)
             for value, dtype in zip(arguments, self._dtypes, strict=True)
@@ -116,9 +118,7 @@ class CudaKernel:
             ]
         )
         first = ctypes.addressof(words)
-        pointers = (ctypes.c_void_p * len(arguments))(
-            *range(first, first + 8 * len(arguments), 8)
-        )
+        pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
         (code,) = driver.cuLaunchKernel(
             self._handle(), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream,
             ctypes.addressof(pointers), 0,
@@ -158,4 +158,5 @@ def _numpy_view(span: Span, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     if span.num_bytes == 0:
         return np.empty(0, dtype)
     memory = (ctypes.c_uint8 * span.num_bytes).from_address(span.address)
-    return np.frombuffer(memory, np.uint8).view(dtype)
+    view: np.ndarray[Any, Any] = np.ctypeslib.as_array(memory).view(dtype)
+    return view

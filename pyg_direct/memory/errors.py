@@ -12,9 +12,7 @@ class HostMappingError(RuntimeError):
     """Host memory could not be mapped for the GPU. Nothing was registered."""
 
     @classmethod
-    def from_code(
-        cls, action: str, address: int, num_bytes: int, code: Any
-    ) -> "HostMappingError":
+    def from_code(cls, action: str, address: int, num_bytes: int, code: Any) -> "HostMappingError":
         """Describe a CUDA return code.
 
         Parameters

@@ -1,7 +1,7 @@
 """Host memory that CPU and GPU address alike.
 
-Ownership: a ``MappedArray`` keeps the memory it stands on alive, and so does every view taken from it:
-closing the array never pulls memory from under a view.
+Ownership: a ``MappedArray`` keeps the memory it stands on alive, and so does every view taken from
+it: closing the array never pulls memory from under a view.
 """
 
 import mmap
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_direct.memory.registration import Registration
+from pyg_direct.memory.registration import Registration, page_permissions
 
 
 class MappedArray:
@@ -105,6 +105,18 @@ class MappedArray:
         """Host address of the first byte."""
         return self.cpu_view().data_ptr()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the CPU may write here; an array over a file opened for reading is not."""
+        tensor = self.cpu_view()
+        return tensor.numel() == 0 or page_permissions(tensor.data_ptr())[1] == "w"
+
+    @property
+    def is_cuda_writable(self) -> bool:
+        """Whether a kernel may write here; registers the memory. Never over a file."""
+        tensor = self.cpu_view()
+        return tensor.numel() == 0 or (self.is_writable and self._register(tensor).is_writable)
+
     def cpu_view(self) -> Tensor:
         """Return a CPU tensor on the same memory.
 
@@ -138,15 +150,15 @@ class MappedArray:
             If the array is closed.
         """
         tensor = self.cpu_view()
-        device = torch.device("cuda") if device is None else device
         if tensor.numel() == 0:
-            return torch.empty_like(tensor, device=device)
-        with torch.cuda.device(device):
-            words = torch.as_tensor(self._device_bytes(tensor), device=device)
+            return torch.empty_like(tensor, device=device or "cuda")
+        device_bytes = self._device_bytes(tensor)
+        with torch.cuda.device(device or torch.cuda.current_device()):
+            words = torch.as_tensor(device_bytes, device="cuda")
         return words.view(tensor.dtype).view(tensor.shape)
 
     def numba_view(self) -> Any:
-        """Return a Numba device array of bytes, ``uint8`` of shape ``(num_bytes,)``, on the same memory.
+        """Return a Numba device array, ``uint8`` of shape ``(num_bytes,)``, on the same memory.
 
         Raises
         ------
@@ -162,14 +174,24 @@ class MappedArray:
             raise ValueError("the MappedArray has 0 bytes, expected 1 or more for a Numba view")
         return cuda.as_cuda_array(self._device_bytes(tensor))
 
-    def _device_bytes(self, tensor: Tensor) -> "_DeviceBytes":
+    def _register(self, tensor: Tensor) -> Registration:
         if self._registration is None:
             self._registration = Registration(tensor.data_ptr(), tensor.nbytes)
-        return _DeviceBytes(self._registration, tensor)
+        return self._registration
+
+    def _device_bytes(self, tensor: Tensor) -> "_DeviceBytes":
+        return _DeviceBytes(self._register(tensor), tensor)
 
     def close(self) -> None:
         """Let go of the memory; harmless twice. Views taken before stay valid."""
         self._tensor = self._registration = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sending a tensor to another process moves its storage, from under our registration; only
+        # what is shared already stays where it is.
+        tensor = self.cpu_view()
+        is_shared = tensor.is_shared()  # type: ignore[no-untyped-call]
+        return MappedArray, (tensor if is_shared else tensor.clone(),)
 
     def __enter__(self) -> "MappedArray":
         return self
@@ -207,13 +229,15 @@ def tensor_from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """
     if array.flags.writeable:
         return torch.from_numpy(array)
-    # torch warns about read-only arrays, since nothing would stop a write; tables never write to them.
-    alias = np.lib.stride_tricks.as_strided(array, writeable=False)
-    interface = dict(alias.__array_interface__)
-    interface["data"] = (interface["data"][0], False)
-    return torch.from_numpy(np.asarray(_Writable(interface, array)))
+    # torch warns about read-only arrays, since nothing would stop a write; tables never write
+    # there.
+    return torch.from_numpy(np.asarray(_Writable(array)))
 
 
 class _Writable:
-    def __init__(self, interface: dict[str, Any], owner: np.ndarray[Any, Any]) -> None:
-        self.__array_interface__, self._owner = interface, owner
+    """Says of a read-only array that it may be written."""
+
+    def __init__(self, owner: np.ndarray[Any, Any]) -> None:
+        interface = owner.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+        self._owner = owner

@@ -1,8 +1,9 @@
 """Register host memory with CUDA, page by page, each page once.
 
-CUDA refuses to register a page twice, and two tensors may share one. The process therefore keeps a list
-of *segments*: disjoint, page-aligned ranges, each registered once and counted. A ``Registration`` holds
-the segments that cover its range; a segment is unregistered when the last one lets go.
+CUDA refuses to register a page twice, and two tensors may share one. The process therefore keeps a
+list of *segments*: disjoint, page-aligned ranges, each registered once and counted. A
+``Registration`` holds the segments that cover its range; a segment is unregistered when the last
+one lets go.
 
 Assumption: a forked child touches none of it; CUDA itself would not work there.
 """
@@ -31,6 +32,13 @@ class Registration:
     num_bytes : int
         Length in bytes, more than 0. The whole pages around the range are registered.
 
+    Attributes
+    ----------
+    device_address : int
+        Where the GPUs see the first byte.
+    is_writable : bool
+        Whether a kernel may write there; a file that is mapped, never.
+
     Raises
     ------
     HostMappingError
@@ -42,6 +50,7 @@ class Registration:
         stop = -(-(address + num_bytes) // PAGE_BYTES) * PAGE_BYTES
         segments = _pages.acquire(start, stop)
         self.device_address = _device_address(address)
+        self.is_writable = all(segment.is_writable for segment in segments)
         self._finalizer = weakref.finalize(self, _pages.release, segments, os.getpid())
         # At exit the driver is gone before us, and the kernel frees the pages anyway.
         self._finalizer.atexit = False
@@ -50,14 +59,14 @@ class Registration:
 class _Segment:
     """One page-aligned range known to CUDA: ``count`` registrations stand on it."""
 
-    __slots__ = ("count", "is_ours", "start", "stop")
+    __slots__ = ("count", "is_ours", "is_writable", "start", "stop")
 
     def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop, self.count = start, stop, 0
+        self.start, self.stop, self.count, self.is_writable = start, stop, 0, True
         # Memory that was pinned elsewhere (``tensor.pin_memory()``) is left to who pinned it.
         self.is_ours = not _is_registered(start)
         if self.is_ours:
-            _register(start, stop - start)
+            self.is_writable = _register(start, stop - start)
 
     def close(self) -> None:
         if self.is_ours:
@@ -165,26 +174,41 @@ def _device_address(address: int) -> int:
     return int(device_address)
 
 
-def _register(start: int, num_bytes: int) -> None:
+def _register(start: int, num_bytes: int) -> bool:
+    """Register whole pages and return whether the GPU may write to them."""
     driver = _cuda_driver()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
-    permissions = _permissions(start)
-    if permissions and permissions[3] == "p" and permissions[1] != "w":
+    permissions = page_permissions(start)
+    if permissions[1] != "w" and permissions[3] == "p":
         raise HostMappingError(
             f"{num_bytes} bytes at {start:#x} are a private, read-only mapping, which CUDA cannot "
             "register; map the file shared (np.memmap mode 'r') or copy it into memory"
         )
     (code,) = driver.cuMemHostRegister(start, num_bytes, flags)
-    if code != driver.CUresult.CUDA_SUCCESS and permissions and permissions[3] == "s":
+    is_writable = bool(code == driver.CUresult.CUDA_SUCCESS)
+    if not is_writable and permissions[3] == "s":
         # Files map only for reading. On private memory this flag has hung the driver: never there.
         flags |= driver.CU_MEMHOSTREGISTER_READ_ONLY
         (code,) = driver.cuMemHostRegister(start, num_bytes, flags)
     if code != driver.CUresult.CUDA_SUCCESS:
         raise HostMappingError.from_code("register", start, num_bytes, code)
+    return is_writable
 
 
-def _permissions(address: int) -> str:
-    """Return how the kernel maps ``address``, like ``"rw-s"``; empty where it does not say."""
+def page_permissions(address: int) -> str:
+    """Return how the operating system maps the page at ``address``.
+
+    Parameters
+    ----------
+    address : int
+        In host memory.
+
+    Returns
+    -------
+    str
+        As Linux writes it: ``"rw-p"`` is readable, writable, private; ``"r--s"`` a file shared for
+        reading. ``"rw-p"`` where the operating system does not say.
+    """
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -194,4 +218,4 @@ def _permissions(address: int) -> str:
                     return permissions
     except OSError:
         pass
-    return ""
+    return "rw-p"

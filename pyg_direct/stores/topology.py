@@ -1,8 +1,8 @@
 """The edges of one edge type, compressed by destination (CSC), and where each edge stood before.
 
-Shape legend: ``E`` edges, ``S`` source nodes, ``D`` destination nodes. The in-neighbours of ``v`` are
-``row[colptr[v]:colptr[v + 1]]``, and ``perm[i]`` is the position that edge ``i`` had when it was put,
-which is what PyG calls its ``e_id``.
+Shape legend: ``E`` edges, ``S`` source nodes, ``D`` destination nodes. The in-neighbours of ``v``
+are ``row[colptr[v]:colptr[v + 1]]``, and ``perm[i]`` is the position that edge ``i`` had when it
+was put, which is what PyG calls its ``e_id``.
 """
 
 from dataclasses import dataclass
@@ -98,9 +98,10 @@ class Topology:
         cls, row: Tensor, col: Tensor, size: tuple[int, int], is_sorted: bool, layout: str
     ) -> "Topology":
         perm = None
-        if is_sorted and bool((col[1:] < col[:-1]).any()):
+        is_ascending = not bool((col[1:] < col[:-1]).any())
+        if is_sorted and not is_ascending:
             raise ValueError("edge_attr.is_sorted is True, but col is not in ascending order")
-        if not is_sorted:
+        if not is_ascending:
             perm = torch.argsort(col, stable=True)
             row = row[perm]
         counts = torch.bincount(col, minlength=size[1])
