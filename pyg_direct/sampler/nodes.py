@@ -76,17 +76,17 @@ class CpuNodes:
         self.levels: list[Level] = []
         self._ids = ids
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:  # noqa: D102
+    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
         # docstring inherited
         self._totals, self._place = totals, place
         self.levels = [Level(node=seeds, totals=totals, place=place)]
         relabel.place_seeds(seeds.numpy(), self._ids.local)
 
-    def mark(self, edges: HopEdges) -> None:  # noqa: D102
+    def mark(self, edges: HopEdges) -> None:
         # docstring inherited
         relabel.mark_nodes(edges.source.numpy(), self._ids.local, self._ids.flags)
 
-    def close_level(self) -> None:  # noqa: D102
+    def close_level(self) -> None:
         # docstring inherited
         place = self._place + len(self.levels)
         base = int(self._totals[place])
@@ -98,7 +98,7 @@ class CpuNodes:
         self._totals[place + 1] = base + node.numel()
         self.levels.append(Level(node=node, totals=self._totals, place=place))
 
-    def relabel(self, edges: HopEdges) -> None:  # noqa: D102
+    def relabel(self, edges: HopEdges) -> None:
         # docstring inherited
         relabel.relabel_nodes(edges.source.numpy(), self._ids.local)
 
@@ -134,7 +134,7 @@ class CudaNodes:
         self._num_marked = 0
         self._tables = torch.zeros(max_levels * self._num_words, dtype=torch.int64, device=device)
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:  # noqa: D102
+    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
         # docstring inherited
         self._totals, self._place = totals, place
         num_seeds = seeds.numel()
@@ -155,7 +155,7 @@ class CudaNodes:
             self._tables, stream=self._stream,
         )  # fmt: skip
 
-    def mark(self, edges: HopEdges) -> None:  # noqa: D102
+    def mark(self, edges: HopEdges) -> None:
         # docstring inherited
         self._num_marked += edges.bound
         relabel.launch_mark_nodes(
@@ -163,7 +163,7 @@ class CudaNodes:
             edges.bound, self._tables, self._num_words, len(self.levels), stream=self._stream,
         )  # fmt: skip
 
-    def close_level(self) -> None:  # noqa: D102
+    def close_level(self) -> None:
         # docstring inherited
         level = len(self.levels)
         num_marks = torch.empty(self._num_chunks, dtype=torch.int64, device=self._device)
@@ -181,7 +181,7 @@ class CudaNodes:
         self._num_marked = 0
         self.levels.append(Level(node=node, totals=self._totals, place=self._place + level))
 
-    def relabel(self, edges: HopEdges) -> None:  # noqa: D102
+    def relabel(self, edges: HopEdges) -> None:
         # docstring inherited
         relabel.launch_relabel_nodes(
             *launch_shape(edges.bound), edges.source, edges.ends, edges.frontier.bound,
