@@ -1,10 +1,10 @@
 """Register host memory with CUDA, byte for byte, each byte once.
 
-CUDA refuses a range that overlaps one it knows, and a copy that starts inside a registered range and
-runs out of it. So ranges are registered exactly as they are asked for, never rounded to pages that
-other data shares; and a range that overlaps registered ones is registered anew as one with them.
-The process keeps the list of these *segments*; a ``Registration`` holds a share in one, and the
-segment is unregistered when the last share is gone.
+CUDA refuses a range that overlaps one it knows, and a copy that starts inside a registered range
+and runs out of it. So ranges are registered exactly as they are asked for, never rounded to pages
+that other data shares; and a range that overlaps registered ones is registered anew as one with
+them. The process keeps the list of these *segments*; a ``Registration`` holds a share in one, and
+the segment is unregistered when the last share is gone.
 
 Assumption: a forked child touches none of it; CUDA itself would not work there.
 """
