@@ -9,6 +9,8 @@ the segment is unregistered when the last share is gone.
 Assumption: a forked child touches none of it; CUDA itself would not work there.
 """
 
+import functools
+import gc
 import os
 import threading
 import weakref
@@ -43,6 +45,7 @@ class Registration:
     """
 
     def __init__(self, address: int, num_bytes: int) -> None:
+        _spare_forked_children()
         share = _segments.acquire(address, address + num_bytes)
         self.device_address = _device_address(address)
         self.is_writable = share.segment.is_writable
@@ -141,6 +144,14 @@ class _Segments:
 
 
 _segments = _Segments()
+
+
+@functools.cache
+def _spare_forked_children() -> None:
+    # A worker that a data loader forks inherits CUDA tensors over host memory. Were one of them
+    # garbage (a loader refers to itself, so an old one is) and collected there, its destructor would
+    # call CUDA, which ends the process. A frozen object is never collected.
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def _cuda_driver() -> Any:

@@ -148,7 +148,7 @@ def test_cpu_and_gpu_give_the_same_hundred_batches(make):
     for left, right in zip(*loaders, strict=True):
         right = right.cpu()
         for one, other in zip(left.stores, right.stores, strict=True):
-            assert one.keys() == other.keys()
+            assert list(one.keys()) == list(other.keys())
             for name in one:
                 if isinstance(one[name], torch.Tensor):
                     assert one[name].equal(other[name]), name

@@ -1,5 +1,6 @@
 import gc
 import mmap
+import os
 import pickle
 
 import numpy as np
@@ -208,6 +209,18 @@ class TestOnGpu:
         assert array.cuda_view().cpu().equal(torch.arange(10_000))
         assert array.is_cuda_writable == (mode == "c")
         array.close()
+
+    def test_a_forked_child_does_not_collect_our_tensors(self):
+        cycle = [MappedArray(torch.arange(5)).cuda_view()]
+        cycle.append(cycle)
+        del cycle
+
+        child = os.fork()
+        if child == 0:
+            gc.collect()
+            os._exit(0)
+
+        assert os.waitpid(child, 0)[1] == 0
 
     def test_numba_view(self):
         array = MappedArray(torch.arange(10, dtype=torch.uint8))
