@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels.weighted import sum_weights
+from pyg_direct.kernels.weighted import sum_weights_cpu
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
 from pyg_direct.sampler.source import GraphSource, open_source
 from pyg_direct.stores.topology import Topology
@@ -193,7 +193,7 @@ def _with_weights(relation: Relation, weight: Tensor | None) -> Relation:
     if not bool((weight > 0).all()):
         relation, weight = _without_zeros(relation, weight)
     weight_sum = torch.empty_like(weight)
-    sum_weights(relation.colptr.numpy(), weight.numpy(), weight_sum.numpy())
+    sum_weights_cpu(relation.colptr.numpy(), weight.numpy(), weight_sum.numpy())
     return replace(relation, weight=weight.contiguous(), weight_sum=weight_sum)
 
 

@@ -11,11 +11,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.sampler.utils import to_csc
 
 from pyg_direct.sampler.relation import EdgeType, NodeType
-from pyg_direct.stores.topology import Topology
-
-# Where a feature store keeps edge attributes of a homogeneous graph, as in PyG's distributed
-# stores.
-HOMOGENEOUS_EDGES = (None, None)
+from pyg_direct.stores import HOMOGENEOUS_EDGES, Topology
 
 
 class GraphSource(Protocol):
@@ -99,20 +95,20 @@ class DataSource:
         self.edge_types: list[EdgeType] = [None]
         self._data, self._is_sorted = data, is_sorted
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         num_nodes = self.num_nodes(None)
         return _read_topology(self._data, (num_nodes, num_nodes), self._is_sorted)
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         return int(self._data.num_nodes or 0)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
         return self._data[name] if self._data.is_node_attr(name) else None
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
         return self._data[name] if self._data.is_edge_attr(name) else None
 
@@ -128,21 +124,21 @@ class HeteroDataSource:
         self.edge_types: list[EdgeType] = list(edge_types)
         self._data, self._is_sorted = data, is_sorted
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         source, _, destination = edge_type or ("", "", "")
         size = (self.num_nodes(source), self.num_nodes(destination))
         return _read_topology(self._data[edge_type], size, self._is_sorted)
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         return int(self._data[node_type].num_nodes or 0)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
         return _read(self._data[node_type], name)
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
         return _read(self._data[edge_type], name)
 
@@ -169,11 +165,11 @@ class StoreSource:
             )
             self.edge_types = [None]
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         return self._topologies[edge_type]
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         if node_type is None:
             return max(self._topologies[None].size)
@@ -188,14 +184,14 @@ class StoreSource:
                 sizes += [size[0]] if size else []
         return max(sizes)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
         values = self._read(node_type, name)
         if node_type is not None or values is None:
             return values
         return None if self._is_edge_attribute(values, name) else values
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
         if edge_type is not None:
             return self._read(edge_type, name)
