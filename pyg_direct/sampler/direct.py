@@ -4,8 +4,6 @@ What a batch holds depends on the seed, the batch number, the hop and the positi
 device, the number of threads, or which worker makes it.
 """
 
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -126,7 +124,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             is_backward=sample_direction == "backward",
         )  # fmt: skip
         self.num_neighbors = num_neighbors
-        self._batches: Iterator[int] = itertools.count()
+        self._next_batch = 0
         self._workplace: Workplace | None = None
 
     @property
@@ -291,8 +289,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     def _next_key(self, batch: int | None) -> int:
         if batch is not None:
             return batch_key(self.seed, batch)
+        batch, self._next_batch = self._next_batch, self._next_batch + 1
         worker = get_worker_info()
-        return batch_key(self.seed, next(self._batches), 0 if worker is None else worker.seed)
+        return batch_key(self.seed, batch, 0 if worker is None else worker.seed)
 
     def __getstate__(self) -> dict[str, Any]:
         # A GPU's views mean nothing elsewhere; they are made anew at the first batch.
