@@ -101,7 +101,13 @@ def _read_times(
     nodes = {kind: source.node_values(kind, name) for kind in source.node_types}
     edges = {kind: source.edge_values(kind, name) for kind in source.edge_types}
     node_time = {k: _as_times(name, v) for k, v in nodes.items() if v is not None}
-    edge_time = {k: _as_times(name, v) for k, v in edges.items() if v is not None}
+    # One tensor that could be either is of nodes, as in PyG.
+    either = [value for value in nodes.values() if value is not None]
+    edge_time = {
+        k: _as_times(name, v)
+        for k, v in edges.items()
+        if v is not None and not any(v is each for each in either)
+    }
     if bool(node_time) == bool(edge_time):
         found = "both nodes and edges have" if node_time else "neither nodes nor edges have"
         raise ValueError(f"time_attr is {name!r}, which {found}, expected one of the two")

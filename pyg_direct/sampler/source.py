@@ -106,11 +106,16 @@ class DataSource:
 
     def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_node_attr(name) else None
+        if name in self._data and self._data.is_node_attr(name):
+            return _read(self._data, name)
+        return None
 
     def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_edge_attr(name) else None
+        # With as many nodes as edges, PyG takes most attributes for those of nodes.
+        values = _read(self._data, name)
+        is_per_edge = values is not None and values.size(0) == self._data.num_edges
+        return values if is_per_edge else None
 
 
 class HeteroDataSource:

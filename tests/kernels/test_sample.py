@@ -95,7 +95,7 @@ def test_count_past_neighbors_equals_reference(size, kernel_memory):
 
 
 def _drawn(fanout, method, dtype=np.int64, with_perm=True):
-    """Everything ``draw_neighbors`` and ``pick_neighbors`` need, and what the reference makes of it."""
+    """What ``draw_neighbors`` and ``pick_neighbors`` need, and what the reference makes of it."""
     colptr, row = _graph(40, 300, dtype)
     frontier = _frontier(40, 33)
     perm = np.random.default_rng(5).permutation(len(row)) if with_perm else np.empty(0, np.int64)
@@ -104,7 +104,9 @@ def _drawn(fanout, method, dtype=np.int64, with_perm=True):
     ends = num.cumsum()
     totals = np.array([5, 5 + len(frontier), -1])
     form = sample.EDGE_PERMUTED if with_perm else sample.EDGE_POSITION
-    inputs = dict(row=row, perm=perm, start=start, degree=degree, ends=ends, totals=totals)
+    inputs = {
+        "row": row, "perm": perm, "start": start, "degree": degree, "ends": ends, "totals": totals,
+    }  # fmt: skip
     column, offset, source, edge = (np.full(int(ends[-1]), -9, np.int64) for _ in range(4))
     reference.draw_neighbors(ends, 33, degree, method, KEY, 6, column, offset)
     raw = column.copy(), offset.copy()
