@@ -14,6 +14,7 @@ import torch_geometric.sampler.neighbor_sampler
 import torch_geometric.testing
 
 from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.links import by_type
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore
 
 
@@ -53,6 +54,11 @@ class NeighborSampler(DirectNeighborSampler):
             temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
             sample_direction=sample_direction,
         )  # fmt: skip
+
+    def _sample(self, seed: Any, seed_time: Any = None, key: int | None = None) -> Any:
+        # PyG's BidirectionalNeighborSampler calls this method of the samplers it is made of.
+        times = None if seed_time is None else by_type(seed_time)
+        return super()._sample(by_type(seed), times, self._next_key(None) if key is None else key)
 
 
 torch_geometric.testing.MyFeatureStore = MyFeatureStore

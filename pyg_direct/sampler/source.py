@@ -191,21 +191,24 @@ class StoreSource:
 
     def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        values = self._read(node_type, name)
-        if node_type is not None or values is None:
-            return values
-        return None if self._is_edge_attribute(values, name) else values
+        if node_type is not None:
+            return self._read(node_type, name)
+        values = self._read_anywhere(name)
+        return None if values is None or self._is_edge_attribute(values, name) else values
 
     def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        if edge_type is not None:
-            return self._read(edge_type, name)
-        values = self._read(HOMOGENEOUS_EDGES, name)
-        if values is None:
-            values = self._read(None, name)
-            if values is not None and not self._is_edge_attribute(values, name):
-                return None
-        return values
+        values = self._read(edge_type or HOMOGENEOUS_EDGES, name)
+        if edge_type is not None or values is not None:
+            return values
+        values = self._read_anywhere(name)
+        return values if values is not None and self._is_edge_attribute(values, name) else None
+
+    def _read_anywhere(self, name: str) -> Tensor | None:
+        """Read an attribute of a homogeneous graph, which PyG looks up by name alone."""
+        groups = [attr.group_name for attr in self._attrs if attr.attr_name == name]
+        groups = [group for group in groups if group != HOMOGENEOUS_EDGES]
+        return self._read(groups[0], name) if groups else None
 
     def _is_edge_attribute(self, values: Tensor, name: str) -> bool:
         """Tell what a foreign store's homogeneous attribute belongs to, from its length.
