@@ -2,8 +2,8 @@
 
     python -m experiments.pyg_conformance PATH [--sampler direct|double] [pytest arguments]
 
-``PATH`` is a checkout of PyG, of a version near the installed one. Its tests are copied, so that the
-installed PyG is tested, and nothing of it is kept.
+``PATH`` is a checkout of PyG, of a version near the installed one. Its tests are copied, so that
+the installed PyG is tested, and nothing of it is kept.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """The two operations that PyG's ``NeighborSampler`` calls, done by ``DirectNeighborSampler``.
 
-Names, order and meaning of the arguments are PyG's; they get compressed edges, already in order of time.
+Names, order and meaning of the arguments are PyG's; they get compressed edges, already in order of
+time.
 """
 
 from typing import Any

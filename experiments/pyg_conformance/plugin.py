@@ -1,7 +1,7 @@
 """A pytest plugin that puts our stores and, if asked, our sampler in the place of PyG's.
 
-Environment: ``PYG_DIRECT_SAMPLER=direct`` replaces PyG's ``NeighborSampler`` too; otherwise PyG's own
-calls the operations of our double of ``pyg_lib``.
+Environment: ``PYG_DIRECT_SAMPLER=direct`` replaces PyG's ``NeighborSampler`` too; otherwise PyG's
+own calls the operations of our double of ``pyg_lib``.
 """
 
 import os
