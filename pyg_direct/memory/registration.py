@@ -149,8 +149,8 @@ _segments = _Segments()
 @functools.cache
 def _spare_forked_children() -> None:
     # A worker that a data loader forks inherits CUDA tensors over host memory. Were one of them
-    # garbage (a loader refers to itself, so an old one is) and collected there, its destructor would
-    # call CUDA, which ends the process. A frozen object is never collected.
+    # garbage (a loader refers to itself, so an old one is) and collected there, its destructor
+    # would call CUDA, which ends the process. A frozen object is never collected.
     os.register_at_fork(after_in_child=gc.freeze)
 
 
