@@ -11,11 +11,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.sampler.utils import to_csc
 
 from pyg_direct.sampler.relation import EdgeType, NodeType
-from pyg_direct.stores.topology import Topology
-
-# Where a feature store keeps edge attributes of a homogeneous graph, as in PyG's distributed
-# stores.
-HOMOGENEOUS_EDGES = (None, None)
+from pyg_direct.stores import HOMOGENEOUS_EDGES, Topology
 
 
 class GraphSource(Protocol):
@@ -110,11 +106,16 @@ class DataSource:
 
     def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_node_attr(name) else None
+        if name in self._data and self._data.is_node_attr(name):
+            return _read(self._data, name)
+        return None
 
     def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_edge_attr(name) else None
+        # With as many nodes as edges, PyG takes most attributes for those of nodes.
+        values = _read(self._data, name)
+        is_per_edge = values is not None and values.size(0) == self._data.num_edges
+        return values if is_per_edge else None
 
 
 class HeteroDataSource:
@@ -190,21 +191,24 @@ class StoreSource:
 
     def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        values = self._read(node_type, name)
-        if node_type is not None or values is None:
-            return values
-        return None if self._is_edge_attribute(values, name) else values
+        if node_type is not None:
+            return self._read(node_type, name)
+        values = self._read_anywhere(name)
+        return None if values is None or self._is_edge_attribute(values, name) else values
 
     def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        if edge_type is not None:
-            return self._read(edge_type, name)
-        values = self._read(HOMOGENEOUS_EDGES, name)
-        if values is None:
-            values = self._read(None, name)
-            if values is not None and not self._is_edge_attribute(values, name):
-                return None
-        return values
+        values = self._read(edge_type or HOMOGENEOUS_EDGES, name)
+        if edge_type is not None or values is not None:
+            return values
+        values = self._read_anywhere(name)
+        return values if values is not None and self._is_edge_attribute(values, name) else None
+
+    def _read_anywhere(self, name: str) -> Tensor | None:
+        """Read an attribute of a homogeneous graph, which PyG looks up by name alone."""
+        groups = [attr.group_name for attr in self._attrs if attr.attr_name == name]
+        groups = [group for group in groups if group != HOMOGENEOUS_EDGES]
+        return self._read(groups[0], name) if groups else None
 
     def _is_edge_attribute(self, values: Tensor, name: str) -> bool:
         """Tell what a foreign store's homogeneous attribute belongs to, from its length.
