@@ -1,0 +1,285 @@
+"""From a graph's source to everything one rank needs for training.
+
+Shape legend: ``n`` vertices, ``m`` rows of this rank, ``P`` ranks.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pyg_direct.fullbatch.adjacency import Adjacency, build_adjacency
+from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
+from pyg_direct.fullbatch.memory import (
+    GIB,
+    allocate_buffers,
+    plan_buffers,
+    plan_temporaries,
+    region,
+)
+from pyg_direct.fullbatch.model import FullBatchGNN
+from pyg_direct.fullbatch.partition import Balance, Order, Partition, balance_of, partition_nodes
+from pyg_direct.fullbatch.processes import Ranks
+from pyg_direct.fullbatch.propagation import Propagation
+from pyg_direct.fullbatch.source import GraphSource
+from pyg_direct.fullbatch.staged_product import StagedProduct
+
+Features = Literal["device", "host"]
+SPLITS = ("train", "val", "test")
+# Of one parameter: its value, its gradient, and Adam's two moments.
+COPIES_PER_PARAMETER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How a rank stores its part.
+
+    Attributes
+    ----------
+    features : {"device", "host"}
+        Where A X stays.
+    dtype : torch.dtype
+        Of features and buffers.
+    order : {"natural", "random", "dealt"}
+        See ``partition_nodes``.
+    seed : int
+        Of the random order.
+    column_block : int or None
+        See ``StagedProduct``.
+    """
+
+    features: Features = "device"
+    dtype: torch.dtype = torch.float32
+    order: Order = "random"
+    seed: int = 42
+    column_block: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.features not in ("device", "host"):
+            raise ValueError(f"features = {self.features!r}, expected 'device' or 'host'")
+        if self.dtype not in (torch.float32, torch.bfloat16, torch.float64):
+            raise ValueError(f"dtype = {self.dtype}, expected float32, bfloat16 or float64")
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalGraph:
+    """What one rank holds.
+
+    Attributes
+    ----------
+    node : int64 CPU tensor, shape (m,)
+        Vertex of each row.
+    label : int32 tensor, shape (m,), on the device
+    masks : dict of bool tensors, shape (m,), on the device
+    num_labelled : dict of int
+        True entries of each mask over all ranks.
+    propagation : Propagation
+    parts : dict of int
+        Predicted bytes by name.
+    held_bytes : int
+        Bytes of the tensors that are held throughout.
+    balance : Balance
+    """
+
+    node: Tensor
+    label: Tensor
+    masks: dict[str, Tensor]
+    num_labelled: dict[str, int]
+    propagation: Propagation
+    parts: dict[str, int]
+    held_bytes: int
+    balance: Balance
+
+    def close(self) -> None:
+        """Free what is held; harmless twice."""
+        self.propagation.close()
+
+
+def prepare(
+    model: FullBatchGNN, source: GraphSource, ranks: Ranks, placement: Placement
+) -> LocalGraph:
+    """Read this rank's part, normalize it, allocate the buffers, and compute A X.
+
+    Parameters
+    ----------
+    model : FullBatchGNN
+    source : GraphSource
+        Not kept.
+    ranks : Ranks
+    placement : Placement
+
+    Raises
+    ------
+    ValueError
+        If the features are not as wide as the model expects.
+    RuntimeError
+        If the device has less free memory than predicted.
+    """
+    architecture = model.architecture
+    if source.num_features != architecture.widths[0]:
+        raise ValueError(
+            f"x has {source.num_features} columns, expected in_channels = {architecture.widths[0]}"
+        )
+    partition = _partition(source, ranks, placement)
+    node = partition.nodes(ranks.rank)
+    adjacency = _adjacency(model, source, partition, ranks, placement)
+    label, masks = _targets(source, node, ranks.device)
+    parts = _predict(model, adjacency, partition.sizes, ranks, placement)
+    _check_free(parts, ranks.device)
+    inputs = _load_features(model, source, node, ranks.device, placement)
+    buffers = allocate_buffers(
+        architecture, partition.sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
+    )
+    product = StagedProduct(
+        ranks, partition.sizes, buffers=buffers.receive, column_block=placement.column_block
+    )
+    propagation = Propagation(
+        architecture,
+        adjacency=adjacency,
+        product=product,
+        inputs=inputs,
+        buffers=buffers,
+        node=node.to(ranks.device) if architecture.dropout else None,
+    )
+    propagation.aggregate_features()
+    parts["temporaries"] = max(parts["temporaries"], _product_workspace_bytes(propagation))
+    return LocalGraph(
+        node=node,
+        label=label,
+        masks=masks,
+        num_labelled=_count(masks, ranks),
+        propagation=propagation,
+        parts=parts,
+        held_bytes=sum(size for name, size in parts.items() if name != "temporaries"),
+        balance=_balance(adjacency, ranks),
+    )
+
+
+def _partition(source: GraphSource, ranks: Ranks, placement: Placement) -> Partition:
+    # One rank has nothing to balance, and ascending vertices are read without a gather.
+    order: Order = "natural" if ranks.num_ranks == 1 else placement.order
+    degree = source.degree() if order == "dealt" else None
+    return partition_nodes(
+        source.num_nodes, ranks.num_ranks, order=order, seed=placement.seed, degree=degree
+    )
+
+
+def _adjacency(
+    model: FullBatchGNN,
+    source: GraphSource,
+    partition: Partition,
+    ranks: Ranks,
+    placement: Placement,
+) -> Adjacency:
+    dtype = placement.dtype
+    if ranks.device.type == "cpu" and dtype == torch.bfloat16:
+        # MKL multiplies no bfloat16 matrix: see ``add_product``.
+        dtype = torch.float32
+    return build_adjacency(
+        source.edges(partition.nodes(ranks.rank), ranks.device),
+        partition,
+        ranks,
+        normalization=model.normalization,
+        self_loops=model.self_loops,
+        dtype=dtype,
+    )
+
+
+def _targets(
+    source: GraphSource, node: Tensor, device: torch.device
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Read labels and masks; without a ``train_mask`` every vertex is trained on."""
+    label = source.rows("y", node).view(-1).to(device=device, dtype=torch.int32)
+    masks = {
+        split: source.rows(f"{split}_mask", node).to(device=device, dtype=torch.bool)
+        for split in SPLITS
+        if source.has(f"{split}_mask")
+    }
+    masks.setdefault("train", torch.ones_like(label, dtype=torch.bool))
+    return label, masks
+
+
+def _count(masks: dict[str, Tensor], ranks: Ranks) -> dict[str, int]:
+    counts = torch.stack([mask.sum() for mask in masks.values()])
+    ranks.sum_in_place(counts)
+    return dict(zip(masks, counts.tolist(), strict=True))
+
+
+def _predict(
+    model: FullBatchGNN,
+    adjacency: Adjacency,
+    sizes: tuple[int, ...],
+    ranks: Ranks,
+    placement: Placement,
+) -> dict[str, int]:
+    architecture, rows = model.architecture, sizes[ranks.rank]
+    size = placement.dtype.itemsize
+    table = rows * architecture.table_width * size
+    if placement.features == "host":
+        table = StreamedRows.staging_bytes_of(rows, architecture.table_width * size, ranks.device)
+    parameters = sum(p.numel() * p.element_size() for p in model.parameters())
+    return {
+        **plan_buffers(architecture, sizes, ranks.rank, size),
+        "input": table,
+        "adjacency": adjacency.num_bytes,
+        "labels and masks": rows * (4 + len(SPLITS)),
+        "vertex numbers": rows * 8 if architecture.dropout else 0,
+        "parameters": COPIES_PER_PARAMETER * parameters,
+        **plan_temporaries(architecture, rows, size),
+    }
+
+
+def _check_free(parts: dict[str, int], device: torch.device) -> None:
+    if device.type != "cuda":
+        return
+    needed = sum(parts.values()) - parts["adjacency"]
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
+    if needed > free:
+        raise RuntimeError(
+            f"training needs {needed / GIB:.2f} GiB more on {device}, {free / GIB:.2f} GiB are "
+            f"free: use features='host', dtype=bfloat16, or more ranks"
+        )
+
+
+def _load_features(
+    model: FullBatchGNN,
+    source: GraphSource,
+    node: Tensor,
+    device: torch.device,
+    placement: Placement,
+) -> ResidentRows | StreamedRows:
+    architecture = model.architecture
+    table = ResidentRows if placement.features == "device" else StreamedRows
+    inputs = table(node.numel(), architecture.table_width, dtype=placement.dtype, device=device)
+    first = architecture.table_width - architecture.widths[0]
+    for start, rows in source.feature_pieces(node):
+        inputs.write(start, first, rows)
+    return inputs
+
+
+def _balance(adjacency: Adjacency, ranks: Ranks) -> Balance:
+    counts = torch.zeros(ranks.num_ranks, ranks.num_ranks, dtype=torch.int64)
+    counts[ranks.rank] = torch.tensor(adjacency.num_nonzeros)
+    counts = counts.to(ranks.device)
+    ranks.sum_in_place(counts)
+    return balance_of(counts.cpu())
+
+
+def _product_workspace_bytes(propagation: Propagation) -> int:
+    """Measure what one product of the widest operand allocates and frees; 0 on the CPU.
+
+    cuSPARSE decides it, and no formula of it is published.
+    """
+    out = propagation.buffers.outputs[0]
+    if out.device.type != "cuda":
+        return 0
+    width = min(propagation.architecture.operand_width, out.size(1))
+    width = min(width, propagation.architecture.shared_width)
+    operand = region(propagation.buffers.shared, propagation.num_rows, width)
+    result = region(out.view(-1), propagation.num_rows, width)
+    before = torch.cuda.memory_allocated(out.device)
+    torch.cuda.reset_peak_memory_stats(out.device)
+    propagation.product.multiply(propagation.adjacency.tiles, operand, result)
+    return torch.cuda.max_memory_allocated(out.device) - before
