@@ -1,1 +1,16 @@
-"""Train PyTorch Geometric models on graphs larger than GPU memory."""
+"""Train PyTorch Geometric models on graphs larger than GPU memory.
+
+Rows stay in host memory; kernels fetch what a mini-batch needs straight over the bus.
+"""
+
+from pyg_direct.memory import HostMappingError, MappedArray
+from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
+
+__all__ = [
+    "DirectFeatureStore",
+    "DirectGraphStore",
+    "HostMappingError",
+    "MappedArray",
+    "from_data",
+]
+__version__ = "0.1.0"

@@ -1,7 +1,12 @@
 """What every test shares: the CUDA simulator where there is no GPU, and the marks that need one."""
 
+import hashlib
 import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +15,19 @@ NUM_GPUS = torch.cuda.device_count()
 if NUM_GPUS == 0:
     # Numba reads this once, at its first import: without a GPU the kernels run in its simulator.
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+
+
+def _hash_of_kernels():
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].glob("pyg_direct/kernels/*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+# Numba's cache sees changes of a kernel's own file alone, not of the functions it calls elsewhere.
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"pyg_direct-{_hash_of_kernels()}")
+)
 
 
 def pytest_collection_modifyitems(items):
@@ -28,3 +46,31 @@ def device(request):
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(42)
+
+
+@contextmanager
+def _in_simulator(*arrays):
+    yield arrays
+
+
+@contextmanager
+def _on_gpu(*arrays):
+    """Hand out copies in device memory, at the same distance from a line, and fetch them back."""
+    copies = []
+    for array in arrays:
+        memory = torch.full((array.nbytes + 256,), 0xAA, dtype=torch.uint8, device="cuda")
+        start = (array.ctypes.data - memory.data_ptr()) % 128
+        copy = memory[start : start + array.nbytes]
+        copy.copy_(torch.from_numpy(array.reshape(-1).view(np.uint8)))
+        copies.append(copy)
+    yield copies
+    torch.cuda.synchronize()
+    for array, copy in zip(arrays, copies, strict=True):
+        array.reshape(-1).view(np.uint8)[:] = copy.cpu().numpy()
+
+
+@pytest.fixture(params=[pytest.param(None, marks=pytest.mark.gpu) if NUM_GPUS else None],
+                ids=["cuda" if NUM_GPUS else "simulator"])  # fmt: skip
+def kernel_memory():
+    """Where CUDA kernels of this machine run: the GPU, or the simulator where there is none."""
+    return _on_gpu if NUM_GPUS else _in_simulator

@@ -1,0 +1,7 @@
+"""Bytes that a GPU can address in host memory: allocate, register in place, view."""
+
+from pyg_direct.memory.errors import HostMappingError
+from pyg_direct.memory.mapped import MappedArray, tensor_from_numpy
+from pyg_direct.memory.registration import Registration
+
+__all__ = ["HostMappingError", "MappedArray", "Registration", "tensor_from_numpy"]

@@ -1,0 +1,17 @@
+"""PyG's FeatureStore and GraphStore over tables and compressed topology."""
+
+from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr
+from pyg_direct.stores.convert import from_data
+from pyg_direct.stores.feature import DirectFeatureStore, resolve_device
+from pyg_direct.stores.graph import DirectGraphStore
+from pyg_direct.stores.topology import Topology
+
+__all__ = [
+    "HOMOGENEOUS_EDGES",
+    "DirectFeatureStore",
+    "DirectGraphStore",
+    "TensorAttr",
+    "Topology",
+    "from_data",
+    "resolve_device",
+]

@@ -1,0 +1,86 @@
+"""From PyG's in-memory graphs to a pair of stores, without a copy of any feature."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
+from pyg_direct.stores.feature import DirectFeatureStore
+from pyg_direct.stores.graph import DirectGraphStore
+
+
+def from_data(
+    data: Data | HeteroData, device: torch.device | str | None = None
+) -> tuple[DirectFeatureStore, DirectGraphStore]:
+    """Put every node and edge tensor of a graph into stores.
+
+    Parameters
+    ----------
+    data : Data or HeteroData
+        Its tensors are used in place where they are contiguous; edges are compressed, which copies
+        them. What belongs to the graph as a whole stays in ``data`` alone.
+    device : torch.device or str, optional
+        Where rows appear. None: the current GPU if there is one, else the CPU.
+
+    Returns
+    -------
+    feature_store : DirectFeatureStore
+        Node tensors under their node type (None if homogeneous), edge tensors under their edge type
+        (``(None, None)`` if homogeneous).
+    graph_store : DirectGraphStore
+        Every ``edge_index``, as COO, with the sizes of ``data``.
+
+    Raises
+    ------
+    TypeError
+        If ``data`` is neither, or holds a sparse tensor.
+    """
+    if not isinstance(data, Data | HeteroData):
+        raise TypeError(f"data is a {type(data).__name__}, expected Data or HeteroData")
+    feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
+    if isinstance(data, Data):
+        _put_nodes(feature_store, data._store, None)
+        _put_edges(feature_store, graph_store, data._store, None, (data.num_nodes,) * 2)
+        return feature_store, graph_store
+    for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
+        _put_nodes(feature_store, storage, node_type)
+    for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
+        size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
+        _put_edges(feature_store, graph_store, storage, edge_type, size)
+    return feature_store, graph_store
+
+
+def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:
+    for name, value in storage.items():
+        if isinstance(value, Tensor) and storage.is_node_attr(name):
+            _refuse_sparse(name, value)
+            feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
+
+
+def _put_edges(
+    feature_store: DirectFeatureStore,
+    graph_store: DirectGraphStore,
+    storage: Any,
+    edge_type: Any,
+    size: tuple[int | None, int | None],
+) -> None:
+    group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
+    for name, value in storage.items():
+        if name == "adj_t":
+            raise TypeError("data holds 'adj_t', expected 'edge_index'; remove T.ToSparseTensor")
+        if name == "edge_index":
+            graph_store.put_edge_index(
+                (value[0], value[1]), edge_type=edge_type, layout="coo", size=size
+            )
+        elif isinstance(value, Tensor) and storage.is_edge_attr(name):
+            _refuse_sparse(name, value)
+            feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
+
+
+def _refuse_sparse(name: str, value: Tensor) -> None:
+    if value.layout != torch.strided:
+        raise TypeError(
+            f"{name} is a {value.layout} tensor, expected a dense one; call .to_dense()"
+        )

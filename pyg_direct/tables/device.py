@@ -1,0 +1,65 @@
+"""A table whose rows stand where they are wanted, in GPU memory: nothing crosses the bus."""
+
+from math import gcd
+
+import torch
+from torch import Tensor
+
+from pyg_direct.tables.table import Table
+
+_WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+
+
+class DeviceTable(Table):
+    """Rows in the memory of the device on which they are gathered.
+
+    Parameters
+    ----------
+    rows : torch.Tensor
+        Contiguous, at least one dimension; used in place, and kept.
+    name : str
+        What error messages call the table.
+
+    Raises
+    ------
+    ValueError
+        If ``rows`` is not contiguous.
+    """
+
+    def __init__(self, rows: Tensor, *, name: str = "table") -> None:
+        if not rows.is_contiguous():
+            raise ValueError(
+                f"rows have strides {rows.stride()}, expected contiguous rows; call .contiguous()"
+            )
+        self.name, self.device = name, rows.device
+        self.shape, self.dtype = tuple(rows.shape), rows.dtype
+        self._tensor: Tensor | None = rows.detach()
+
+    def tensor(self) -> Tensor:
+        """Return the rows themselves."""
+        if self._tensor is None:
+            raise ValueError(f"{self.name} is closed; put the tensor again")
+        return self._tensor
+
+    def _gather(self, index: Tensor, out: Tensor) -> None:
+        table, out = self._as_words(self.tensor(), out)
+        torch.index_select(table, 0, index, out=out)
+
+    def _scatter(self, index: Tensor, rows: Tensor) -> None:
+        table, rows = self._as_words(self.tensor(), rows)
+        table.index_copy_(0, index, rows)
+
+    def _as_words(self, *arrays: Tensor) -> list[Tensor]:
+        """View rows as the widest integers that all of them allow: torch selects any of those."""
+        word = _WORDS[gcd(8, self.row_bytes, *(array.data_ptr() for array in arrays))]
+        return [
+            array.reshape(-1).view(torch.uint8).view(-1, self.row_bytes).view(word)
+            for array in arrays
+        ]
+
+    def close(self) -> None:  # docstring inherited
+        self._tensor = None
+
+    @property
+    def is_closed(self) -> bool:  # docstring inherited
+        return self._tensor is None
