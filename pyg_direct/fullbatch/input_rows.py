@@ -4,11 +4,12 @@ Shape legend: ``m`` rows of this rank, ``W`` columns of the table.
 Assumption: the table holds X first, and then, once and in place, block by block, A X.
 """
 
-import weakref
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+
+from pyg_direct.memory import MappedArray
 
 NUM_STAGING_BUFFERS = 2
 # Bytes of one staging buffer: large enough that a copy runs at the speed of the bus.
@@ -70,7 +71,7 @@ class StreamedRows:
 
     Raises
     ------
-    RuntimeError
+    HostMappingError
         If CUDA refuses to lock the pages.
     """
 
@@ -83,15 +84,16 @@ class StreamedRows:
         device: torch.device,
         staging_bytes: int = STAGING_BYTES,
     ) -> None:
-        self._table = torch.empty(num_rows, width, dtype=dtype)
-        self._on_cuda = device.type == "cuda"
+        self._memory = MappedArray.empty((num_rows, width), dtype)
+        self._table = self._memory.cpu_view()
         row_bytes = width * self._table.element_size()
         self._piece_rows = _rows_per_piece(num_rows, row_bytes, staging_bytes)
         self._staging: list[Tensor] = []
+        self._mapped: Tensor | None = None
         self._stream = None
-        self._finalizer = None
-        if self._on_cuda:
-            self._finalizer = lock_pages(self._table)
+        if device.type == "cuda":
+            # The view keeps the pages locked: copies from the table run at the speed of the bus.
+            self._mapped = self._memory.cuda_view(device)
             self._stream = torch.cuda.Stream(device)
             shape = (self._piece_rows, width)
             self._staging = [
@@ -116,7 +118,13 @@ class StreamedRows:
         Waits until the block has arrived in host memory.
         """
         rows, width = block.shape
-        self._table[start : start + rows, column : column + width].copy_(block)
+        part = (slice(start, start + rows), slice(column, column + width))
+        if self._mapped is not None and block.is_cuda and width < self._table.size(1):
+            # A copy engine wants whole rows; for part of them a kernel writes over the bus.
+            self._mapped[part].copy_(block)
+            torch.cuda.current_stream().synchronize()
+        else:
+            self._table[part].copy_(block)
 
     def read(self, column: int, out: Tensor) -> None:
         """Copy the columns from ``column`` on, as many as ``out`` (m, w) has, to ``out``."""
@@ -130,7 +138,7 @@ class StreamedRows:
         On the CPU the rows are a view of the table.
         """
         starts = range(0, self._table.size(0), self._piece_rows)
-        if not self._on_cuda:
+        if self._mapped is None:
             for start in starts:
                 yield start, self._table[start : start + self._piece_rows]
             return
@@ -158,48 +166,12 @@ class StreamedRows:
         return rows, event
 
     def close(self) -> None:
-        """Unlock and free the table; harmless twice."""
-        if self._finalizer is not None:
-            self._finalizer()
-        self._finalizer = self._stream = None
+        """Free the table once its views are gone; harmless twice."""
+        self._memory.close()
+        self._mapped = self._stream = None
         self._staging = []
         self._table = self._table.new_empty(0, 0)
 
 
 def _rows_per_piece(num_rows: int, row_bytes: int, staging_bytes: int) -> int:
     return max(1, min(num_rows, staging_bytes // max(1, row_bytes)))
-
-
-def lock_pages(table: Tensor) -> weakref.finalize:  # type: ignore[type-arg]
-    """Page-lock a CPU tensor in place, so that a GPU copies from it at the speed of the bus.
-
-    Parameters
-    ----------
-    table : Tensor
-        Contiguous, on the CPU.
-
-    Returns
-    -------
-    weakref.finalize
-        Call it to unlock; it also runs when ``table`` is collected.
-
-    Raises
-    ------
-    RuntimeError
-        If CUDA refuses; names the code, the size and the limit to look at.
-    """
-    runtime = torch.cuda.cudart()
-    address, size = table.data_ptr(), table.numel() * table.element_size()
-    code = int(runtime.cudaHostRegister(address, size, 0)) if size else 0
-    if code:
-        raise RuntimeError(
-            f"cudaHostRegister answered {code} for {size} bytes, expected 0: look at `ulimit -l` "
-            f"and at the free memory of the host"
-        )
-    return weakref.finalize(table, _unlock_pages, address if size else 0)
-
-
-def _unlock_pages(address: int) -> None:
-    if address:
-        torch.cuda.synchronize()
-        torch.cuda.cudart().cudaHostUnregister(address)

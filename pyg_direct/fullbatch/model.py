@@ -114,7 +114,8 @@ class FullBatchGNN(nn.Module):
             shape (m, C), a copy.
         """
         parameters = list(flat_parameters(self.layer_weights()))
-        result: Tensor = _FullBatch.apply(self, propagation, ranks, dropout_key, *parameters)
+        apply: Any = _FullBatch.apply
+        result: Tensor = apply(self, propagation, ranks, dropout_key, *parameters)
         return result
 
 

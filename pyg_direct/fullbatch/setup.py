@@ -128,20 +128,7 @@ def prepare(
     parts = _predict(model, adjacency, partition.sizes, ranks, placement)
     _check_free(parts, ranks.device)
     inputs = _load_features(model, source, node, ranks.device, placement)
-    buffers = allocate_buffers(
-        architecture, partition.sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
-    )
-    product = StagedProduct(
-        ranks, partition.sizes, buffers=buffers.receive, column_block=placement.column_block
-    )
-    propagation = Propagation(
-        architecture,
-        adjacency=adjacency,
-        product=product,
-        inputs=inputs,
-        buffers=buffers,
-        node=node.to(ranks.device) if architecture.dropout else None,
-    )
+    propagation = _propagation(model, adjacency, inputs, ranks, partition.sizes, node, placement)
     propagation.aggregate_features()
     parts["temporaries"] = max(parts["temporaries"], _product_workspace_bytes(propagation))
     return LocalGraph(
@@ -153,6 +140,31 @@ def prepare(
         parts=parts,
         held_bytes=sum(size for name, size in parts.items() if name != "temporaries"),
         balance=_balance(adjacency, ranks),
+    )
+
+
+def _propagation(
+    model: FullBatchGNN,
+    adjacency: Adjacency,
+    inputs: ResidentRows | StreamedRows,
+    ranks: Ranks,
+    sizes: tuple[int, ...],
+    node: Tensor,
+    placement: Placement,
+) -> Propagation:
+    buffers = allocate_buffers(
+        model.architecture, sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
+    )
+    product = StagedProduct(
+        ranks, sizes, buffers=buffers.receive, column_block=placement.column_block
+    )
+    return Propagation(
+        model.architecture,
+        adjacency=adjacency,
+        product=product,
+        inputs=inputs,
+        buffers=buffers,
+        node=node.to(ranks.device) if model.architecture.dropout else None,
     )
 
 
