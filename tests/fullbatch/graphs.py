@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GraphSAGE
 
@@ -55,7 +55,7 @@ def pyg_run(data, convolution, state, epochs, **model_args):
             out = model(data.x, data.edge_index, edge_weight=weight)
         else:
             out = model(data.x, data.edge_index)
-        loss = F.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+        loss = functional.cross_entropy(out[data.train_mask], data.y[data.train_mask])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
