@@ -150,9 +150,7 @@ def _resume(trainer: FullBatchTrainer, checkpoint: str | None) -> None:
         _say(trainer.ranks, f"continues after epoch {trainer.epoch} of {checkpoint}")
 
 
-def _epochs(
-    trainer: FullBatchTrainer, options: dict[str, Any]
-) -> tuple[list[float], list[float]]:
+def _epochs(trainer: FullBatchTrainer, options: dict[str, Any]) -> tuple[list[float], list[float]]:
     losses, times = [], []
     while trainer.epoch < options["epochs"]:
         start = time.perf_counter()
@@ -165,9 +163,7 @@ def _epochs(
     return losses, times
 
 
-def _row(
-    trainer: FullBatchTrainer, losses: list[float], times: list[float]
-) -> dict[str, Any]:
+def _row(trainer: FullBatchTrainer, losses: list[float], times: list[float]) -> dict[str, Any]:
     memory = trainer.memory_report()
     _say(trainer.ranks, str(memory))
     accuracy = trainer.evaluate()
