@@ -6,6 +6,7 @@ warms up kernels and allocators without a step of the optimizer.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
@@ -19,6 +20,7 @@ from tqdm import tqdm
 from experiments.device import choose_device
 from experiments.epoch import EpochResult, Trainer
 from experiments.placement import Placement
+from experiments.repeatable import repeatable_sums
 
 SPLITS = ("train", "val", "test")
 
@@ -35,6 +37,7 @@ def run(
     num_neighbors: list[int],
     lr: float = 0.01,
     weight_decay: float = 0.0,
+    repeatable: bool = False,
 ) -> list[dict[str, Any]]:
     """Train a node classifier and return the one row of its result table.
 
@@ -56,6 +59,8 @@ def run(
         Fan-out of each hop; -1 takes all neighbours.
     lr, weight_decay : float
         Of Adam.
+    repeatable : bool
+        On a GPU, make equal runs give equal losses to the last digit, at a cost in time.
 
     Raises
     ------
@@ -68,16 +73,12 @@ def run(
     torch.manual_seed(seed)
     network = _build_model(model, data, num_hops=len(num_neighbors)).to(place)
     placement = store(data, device=place)
-    loaders = {
-        split: placement.loader(
-            num_neighbors=num_neighbors, input_nodes=data[f"{split}_mask"],
-            batch_size=batch_size, shuffle=split == "train", seed=seed,
-        )
-        for split in SPLITS
-    }  # fmt: skip
+    loaders = _build_loaders(
+        placement, data, num_neighbors=num_neighbors, batch_size=batch_size, seed=seed
+    )
     optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=weight_decay)
-    trainer = Trainer(network, optimizer, loaders["train"], place)
-    results = _train(trainer, epochs)
+    with repeatable_sums() if repeatable else nullcontext():
+        results = _train(Trainer(network, optimizer, loaders["train"], place), epochs)
     return [
         {
             "model": type(network).__name__,
@@ -139,6 +140,15 @@ def _summarize_times(results: list[EpochResult]) -> dict[str, float]:
     }
 
 
+def _build_loaders(placement: Placement, data: Data, **options: Any) -> dict[str, NodeLoader]:
+    return {
+        split: placement.loader(
+            input_nodes=data[f"{split}_mask"], shuffle=split == "train", **options
+        )
+        for split in SPLITS
+    }
+
+
 def _build_model(model: Callable[..., Module], data: Data, *, num_hops: int) -> Module:
     network = model(in_channels=data.num_features, out_channels=int(data.y.max()) + 1)
     num_layers = getattr(network, "num_layers", num_hops)
@@ -153,12 +163,12 @@ def _build_model(model: Callable[..., Module], data: Data, *, num_hops: int) -> 
 def _check_options(
     epochs: int, batch_size: int, num_neighbors: list[int], lr: float, weight_decay: float
 ) -> None:
-    for name, value in {"epochs": epochs, "batch_size": batch_size}.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} ({value!r}) must be a whole number, 1 or more")
-    for name, value in {"lr": lr, "weight_decay": weight_decay}.items():
-        if not isinstance(value, int | float) or value < 0:
-            raise ValueError(f"{name} ({value!r}) must be a number, 0 or more")
+    for name, count in {"epochs": epochs, "batch_size": batch_size}.items():
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name} ({count!r}) must be a whole number, 1 or more")
+    for name, rate in {"lr": lr, "weight_decay": weight_decay}.items():
+        if not isinstance(rate, int | float) or rate < 0:
+            raise ValueError(f"{name} ({rate!r}) must be a number, 0 or more")
     if not isinstance(num_neighbors, list) or not num_neighbors:
         raise ValueError(f"num_neighbors ({num_neighbors!r}) must be a list, such as [10,5]")
     if any(not isinstance(fanout, int) or fanout < -1 for fanout in num_neighbors):

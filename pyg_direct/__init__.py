@@ -3,14 +3,18 @@
 Rows stay in host memory; kernels fetch what a mini-batch needs straight over the bus.
 """
 
+from pyg_direct.loader import NeighborLoader
 from pyg_direct.memory import HostMappingError, MappedArray
+from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
 
 __all__ = [
     "DirectFeatureStore",
     "DirectGraphStore",
+    "DirectNeighborSampler",
     "HostMappingError",
     "MappedArray",
+    "NeighborLoader",
     "from_data",
 ]
 __version__ = "0.1.0"

@@ -17,7 +17,7 @@ def stochastic_blocks(
     num_nodes: int,
     num_classes: int,
     num_features: int,
-    num_neighbors: int,
+    mean_degree: int,
     same_class: float,
     noise: float,
     seed: int,
@@ -28,7 +28,7 @@ def stochastic_blocks(
     ----------
     num_nodes, num_classes, num_features : int
         Sizes.
-    num_neighbors : int
+    mean_degree : int
         Mean number of neighbours, before repeated edges are dropped.
     same_class : float
         Share of the edges that are drawn within one class; the rest joins any two nodes.
@@ -40,7 +40,7 @@ def stochastic_blocks(
     """
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(num_nodes) % num_classes
-    source = torch.randint(num_nodes, (num_nodes * num_neighbors // 2,), generator=generator)
+    source = torch.randint(num_nodes, (num_nodes * mean_degree // 2,), generator=generator)
     anywhere = torch.randint(num_nodes, source.shape, generator=generator)
     is_within = torch.rand(source.shape, generator=generator) < same_class
     target = torch.where(

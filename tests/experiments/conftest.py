@@ -27,7 +27,7 @@ def small_graph():
         num_nodes=400,
         num_classes=4,
         num_features=16,
-        num_neighbors=10,
+        mean_degree=10,
         same_class=0.8,
         noise=0.5,
         seed=0,

@@ -50,8 +50,10 @@ def test_on_device_refuses_a_cpu(small_graph):
 
 @pytest.mark.gpu
 def test_placements_say_where_rows_live(small_graph):
+    data = small_graph()
     places = (placement.mapped, placement.on_device, placement.staged)
 
-    rows = [place(small_graph(), device=torch.device("cuda")).rows for place in places]
+    rows = [place(data, device=torch.device("cuda")).rows for place in places]
 
     assert rows == ["mapped", "device", "staged"]
+    assert not any(value.is_cuda for _, value in data)

@@ -31,7 +31,6 @@ def planetoid_root(tmp_path, request):
     [("Cora", "cora", 0.78), ("CiteSeer", "citeseer", 0.66)],
     ids=["cora", "citeseer"],
 )
-@pytest.mark.filterwarnings("ignore")
 def test_experiment_reaches_known_accuracy(composed, planetoid_root, device, name, experiment, bar):
     cfg = composed(f"experiment={experiment}")
     data = planetoid(root=planetoid_root, name=name)

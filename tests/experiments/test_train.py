@@ -22,9 +22,11 @@ def test_run_times_every_stage(small_options, device):
     assert row["gather_gb_per_s"] > 0
 
 
-def test_run_repeats_itself_for_a_seed(small_options):
+def test_run_repeats_itself_for_a_seed(small_options, device):
+    options = {**small_options, "repeatable": device.type == "cuda"}
+
     rows = [
-        train.run(store=placement.mapped, device="cpu", seed=seed, **small_options)[0]
+        train.run(store=placement.mapped, device=str(device), seed=seed, **options)[0]
         for seed in (7, 7, 8)
     ]
 
@@ -42,7 +44,7 @@ def test_run_trains_alike_wherever_rows_live(small_options, device):
     ]
 
     # Batches are equal; atomics in the scatter of a GPU add in any order.
-    assert losses == pytest.approx([losses[0]] * len(losses), rel=1e-4)
+    assert losses == pytest.approx([losses[0]] * len(losses), rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,5 @@
+"""PyG's loaders over stores."""
+
+from pyg_direct.loader.neighbor import NeighborLoader
+
+__all__ = ["NeighborLoader"]

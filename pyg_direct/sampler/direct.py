@@ -1,0 +1,336 @@
+"""PyG's neighbour sampler, on the CPU or on the GPU over topology that may stay in host memory.
+
+What a batch holds depends on the seed, the batch number, the hop and the position, never on the
+device, the number of threads, or which worker makes it.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample
+
+from pyg_direct.kernels import sample
+from pyg_direct.kernels.random import batch_key
+from pyg_direct.sampler.edges import Draw
+from pyg_direct.sampler.fanout import read_fanouts
+from pyg_direct.sampler.graph import SamplerGraph
+from pyg_direct.sampler.hops import Sampled
+from pyg_direct.sampler.links import number_by_link
+from pyg_direct.sampler.negatives import KeyedNegativeSampling
+from pyg_direct.sampler.options import check_choice, resolve_device, resolve_seed
+from pyg_direct.sampler.placement import check_placement
+from pyg_direct.sampler.relation import EdgeType, NodeType
+from pyg_direct.sampler.seeds import check_seeds, find_seed_times
+from pyg_direct.sampler.subgraph import make_bidirectional
+from pyg_direct.sampler.workplace import Workplace
+
+STRATEGIES = ("uniform", "last")
+DIRECTIONS = ("forward", "backward")
+
+
+class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not typed
+    """Samples neighbours for PyG's loaders; see PyG's ``NeighborSampler`` for the shared arguments.
+
+    Parameters
+    ----------
+    data : Data, HeteroData, or (FeatureStore, GraphStore)
+        The graph. Compressed topology is used in place.
+    num_neighbors : list of int, dict, or NumNeighbors
+        Fan-outs, one a hop; -1 is all neighbours.
+    replace : bool
+        Draw with replacement.
+    subgraph_type : str
+        ``"directional"``, ``"bidirectional"`` or ``"induced"``.
+    disjoint : bool
+        Give every seed a tree of its own. Always so with ``time_attr``.
+    temporal_strategy : str
+        ``"uniform"``: any edges not after the seed's time; ``"last"``: the latest of them.
+    time_attr : str, optional
+        Integer time of nodes or of edges. Edges need not be in any order.
+    weight_attr : str, optional
+        Edge weights. An edge of weight 0 is never sampled.
+    is_sorted : bool
+        Edges of ``Data`` or ``HeteroData`` are in order of destination.
+    sample_direction : str
+        ``"forward"``: from destination to source, as messages need it; or ``"backward"``.
+    seed : int, optional
+        In ``[0, 2**63)``. None draws one from torch's generator, so that ``torch.manual_seed``
+        decides.
+    device : torch.device or str, optional
+        Where to sample, and where the output is. None is the GPU if there is one, else the CPU.
+    topology : str
+        For a GPU: ``"mapped"`` leaves all topology in host memory, ``"colptr"`` copies the pointers
+        to the device, ``"device"`` copies everything.
+    return_e_id : bool
+        Whether outputs have ``edge``. Where edges were put as COO or CSR, each id is one more read
+        of host memory.
+
+    Raises
+    ------
+    ValueError
+        If an argument has no meaning, or does not fit the graph.
+    RuntimeError
+        If there is no GPU for the ``device``.
+
+    Notes ----- ``edge`` holds ids in the order in which the user put the edges, so
+    ``edge_permutation`` is None. Nodes are the seeds as they came, then the new nodes of each hop
+    in ascending order of id (of seed and id if disjoint). A seed that repeats stands as often in
+    ``node``; every copy draws neighbours of its own, and edges from that node come from its first
+    copy. Edges of a hop are in order of their frontier node. All node and edge types are in the
+    output of a heterogeneous graph.
+
+    Nothing here waits for the GPU except the end of a batch, which reads its sizes, and hops that
+    may have more than 2**22 edges. The batch number of ``sample_from_nodes(inputs)`` counts calls;
+    a worker of a ``DataLoader`` mixes its own seed in, so that no two workers or epochs repeat a
+    batch.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        *,
+        replace: bool = False,
+        subgraph_type: SubgraphType | str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        sample_direction: str = "forward",
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        topology: str = "mapped",
+        return_e_id: bool = True,
+    ) -> None:
+        check_choice("temporal_strategy", temporal_strategy, STRATEGIES)
+        check_choice("sample_direction", sample_direction, DIRECTIONS)
+        is_last = temporal_strategy == "last" and time_attr is not None
+        if is_last and (replace or weight_attr is not None):
+            raise ValueError(
+                "temporal_strategy is 'last', which leaves nothing to draw: expected replace=False "
+                "and weight_attr=None"
+            )
+        self.subgraph_type = SubgraphType(subgraph_type)
+        self.sample_direction, self.return_e_id = sample_direction, return_e_id
+        self.temporal_strategy, self.replace = temporal_strategy, replace
+        self._topology, self._disjoint = check_placement(topology), disjoint
+        self.device, self.seed = resolve_device(device), resolve_seed(seed)
+        self._graph = SamplerGraph.from_data(
+            data, time_attr=time_attr, weight_attr=weight_attr, is_sorted=is_sorted,
+            is_backward=sample_direction == "backward",
+        )  # fmt: skip
+        self.num_neighbors = num_neighbors
+        self._batches: Iterator[int] = itertools.count()
+        self._workplace: Workplace | None = None
+
+    @property
+    def num_neighbors(self) -> Any:
+        """The fan-outs as they were given."""
+        return self._num_neighbors
+
+    @num_neighbors.setter
+    def num_neighbors(self, num_neighbors: Any) -> None:
+        self._fanouts = read_fanouts(num_neighbors, self.edge_types)
+        self._num_neighbors = num_neighbors
+
+    @property
+    def node_types(self) -> list[NodeType]:
+        """All node types; ``[None]`` for a homogeneous graph."""
+        return list(self._graph.num_nodes)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """All edge types; ``[None]`` for a homogeneous graph."""
+        return [relation.edge_type for relation in self._graph.relations]
+
+    @property
+    def num_nodes(self) -> int | dict[NodeType, int]:
+        """Number of nodes, by type in a heterogeneous graph."""
+        return dict(self._graph.num_nodes) if self.is_hetero else self._graph.num_nodes[None]
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether the graph has types."""
+        return self._graph.is_hetero
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether nodes or edges have a time."""
+        return self._graph.is_temporal
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether every seed has a tree of its own."""
+        return self._disjoint or self.is_temporal
+
+    @property
+    def edge_permutation(self) -> None:
+        """None: ``edge`` holds the user's edge ids already."""
+        return None
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput, *, batch: int | None = None
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Sample around nodes.
+
+        Parameters
+        ----------
+        inputs : NodeSamplerInput
+            Seeds, on the CPU.
+        batch : int, optional
+            Batch number, in ``[0, 2**63)``. The same number and seeds give the same batch in any
+            process; None counts.
+
+        Returns
+        -------
+        SamplerOutput or HeteroSamplerOutput
+            On the sampler's device.
+
+        Raises
+        ------
+        IndexError
+            If a seed is not a node.
+        ValueError
+            If a seed has no time where one is needed, or ``input_type`` is not a node type.
+        """
+        inputs = NodeSamplerInput.cast(inputs)
+        time = None if inputs.time is None else {inputs.input_type: inputs.time}
+        output = self._sample({inputs.input_type: inputs.node}, time, self._next_key(batch))
+        output.metadata = self._to_device((inputs.input_id, inputs.time))
+        return self._finish(output)
+
+    def sample_from_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        *,
+        batch: int | None = None,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Sample around both ends of edges, and around negative ones.
+
+        Parameters
+        ----------
+        inputs : EdgeSamplerInput
+            Links, on the CPU.
+        neg_sampling : NegativeSampling, optional
+            Binary or triplet. With time of nodes, no negative is younger than its link.
+        batch : int, optional
+            As in ``sample_from_nodes``; it decides the negatives too.
+
+        Raises
+        ------
+        IndexError, ValueError
+            As ``sample_from_nodes``; also if links have a time and trees are not disjoint, or a
+            link is older than every node that could be its negative.
+        """
+        inputs = EdgeSamplerInput.cast(inputs)
+        if inputs.time is not None and not self.disjoint:
+            raise ValueError("links have a time, expected a sampler with time_attr or disjoint")
+        key = self._next_key(batch)
+        negatives = None
+        if neg_sampling is not None:
+            negatives = KeyedNegativeSampling.for_links(
+                neg_sampling, key, inputs=inputs, node_time=self._graph.node_time
+            )
+
+        def sample_links(seed: Any, time: Any) -> SamplerOutput | HeteroSamplerOutput:
+            output = self._sample(_by_type(seed), None if time is None else _by_type(time), key)
+            return number_by_link(output, inputs, negatives)
+
+        # The time of nodes is left to ``negatives``.
+        output = edge_sample(inputs, sample_links, self.num_nodes, self.disjoint, None, negatives)
+        output.metadata = self._to_device(output.metadata)
+        return self._finish(output)
+
+    def _sample(
+        self,
+        seed: dict[NodeType, Tensor],
+        seed_time: dict[NodeType, Tensor] | None,
+        key: int,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
+        times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
+        draw = Draw(
+            fanout=-1, method=self._method(), key=key, stream=0, edges_place=0,
+            edge_form=sample.EDGE_POSITION if self.return_e_id else sample.EDGE_NONE,
+            seed_times=None if times is None else times.to(self.device),
+        )  # fmt: skip
+        sampled = self._place().sample(
+            seeds, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
+            is_induced=self.subgraph_type == SubgraphType.induced,
+        )  # fmt: skip
+        return self._to_output(sampled)
+
+    def _method(self) -> int:
+        if self.replace:
+            return sample.REPLACED
+        is_last = self.is_temporal and self.temporal_strategy == "last"
+        return sample.LAST if is_last else sample.DISTINCT
+
+    def _place(self) -> Workplace:
+        if self.device.type == "cuda" and get_worker_info() is not None:
+            raise RuntimeError(
+                f"a sampler on {self.device} cannot work in a DataLoader worker; expected "
+                "num_workers=0, or a sampler with device='cpu'"
+            )
+        if self._workplace is None:
+            self._workplace = Workplace(self._graph, self.device, self._topology)
+        return self._workplace
+
+    def _next_key(self, batch: int | None) -> int:
+        if batch is not None:
+            return batch_key(self.seed, batch)
+        worker = get_worker_info()
+        return batch_key(self.seed, next(self._batches), 0 if worker is None else worker.seed)
+
+    def _to_output(self, sampled: Sampled) -> SamplerOutput | HeteroSamplerOutput:
+        row, col = sampled.row, sampled.col
+        if self.sample_direction == "backward":
+            row, col = col, row
+        is_trimmable = self.subgraph_type != SubgraphType.induced
+        fields: dict[str, Any] = {
+            "node": sampled.node, "row": row, "col": col, "edge": sampled.edge,
+            "batch": sampled.batch,
+            "num_sampled_nodes": sampled.num_nodes if is_trimmable else None,
+            "num_sampled_edges": sampled.num_edges if is_trimmable else None,
+        }  # fmt: skip
+        if self.is_hetero:
+            return HeteroSamplerOutput(**fields)
+        return SamplerOutput(**{k: v if v is None else v[None] for k, v in fields.items()})
+
+    def _finish(
+        self, output: SamplerOutput | HeteroSamplerOutput
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        if self.subgraph_type != SubgraphType.bidirectional:
+            return output
+        if isinstance(output, SamplerOutput):
+            return make_bidirectional(output)
+        return output.to_bidirectional()
+
+    def _to_device(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            each.to(self.device, non_blocking=True) if isinstance(each, Tensor) else each
+            for each in values
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A GPU's views mean nothing elsewhere; they are made anew at the first batch.
+        return {**self.__dict__, "_workplace": None}
+
+
+def _by_type(values: Any) -> dict[NodeType, Tensor]:
+    return values if isinstance(values, dict) else {None: values}

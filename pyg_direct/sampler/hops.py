@@ -1,0 +1,202 @@
+"""Sample hop by hop: the same steps on the CPU and on the GPU.
+
+A hop draws the edges of every relation, gives the nodes it reached their local ids, and makes them
+the next frontier. On the GPU the host launches all hops with bounds for sizes and waits once, at
+the end; it waits in between only where a bound would take too much memory (fan-out -1 has none).
+
+Shape legend: ``H`` hops, ``T`` node types, ``R`` relations. ``totals`` holds, for each node type,
+the first local id of each of its levels (``H + 2`` entries), then the number of edges of each
+relation and hop (``R * H`` entries).
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pyg_direct.sampler.edges import NO_IDS, Draw, HopEdges, Level, Stages
+from pyg_direct.sampler.nodes import BatchNodes
+from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
+
+# 2**22 edges take 128 MiB while a batch is made.
+MAX_BOUND_EDGES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Nodes and edges of one batch, by type, on the sampler's device, in PyG's meaning.
+
+    ``row`` and ``col`` point from neighbour to frontier, whichever way the sampler walks.
+    """
+
+    node: dict[NodeType, Tensor]
+    row: dict[EdgeType, Tensor]
+    col: dict[EdgeType, Tensor]
+    edge: dict[EdgeType, Tensor] | None
+    batch: dict[NodeType, Tensor] | None
+    num_nodes: dict[NodeType, list[int]]
+    num_edges: dict[EdgeType, list[int]]
+
+
+class HopSampler:
+    """Makes one batch.
+
+    Parameters
+    ----------
+    relations : list of Relation
+        On the sampler's device.
+    nodes : dict
+        A ``BatchNodes`` for each node type.
+    stages : CpuStages or CudaStages
+        Where the work is done.
+    fanouts : dict
+        For each edge type, one fan-out a hop.
+    draw : Draw
+        What is the same for all hops.
+    """
+
+    def __init__(
+        self,
+        relations: list[Relation],
+        nodes: dict[NodeType, BatchNodes],
+        *,
+        stages: Stages,
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+    ) -> None:
+        self._relations, self._nodes, self._stages = relations, nodes, stages
+        self._fanouts, self._draw = fanouts, draw
+        self._num_hops = max((len(fanout) for fanout in fanouts.values()), default=0)
+        self._edges_start = len(nodes) * (self._num_hops + 2)
+        # The level that each hop starts from, by node type; None where the last one reached
+        # nothing.
+        self._frontiers: list[dict[NodeType, Level | None]] = []
+        self._edges: dict[EdgeType, list[HopEdges | None]] = {
+            relation.edge_type: [] for relation in relations
+        }
+
+    def sample(self, seeds: dict[NodeType, Tensor], device: torch.device) -> Sampled:
+        """Run all hops.
+
+        Parameters
+        ----------
+        seeds : dict of int64 tensors
+            On the CPU, by node type.
+        device : torch.device
+            Where the batch goes.
+        """
+        self._start(seeds, device)
+        for hop in range(self._num_hops):
+            hop_edges = self._count(hop)
+            self._fix_bounds(hop_edges)
+            self._pick(hop_edges)
+            self._close(hop_edges)
+        return self._collect()
+
+    def _start(self, seeds: dict[NodeType, Tensor], device: torch.device) -> None:
+        totals = torch.zeros(
+            self._edges_start + len(self._relations) * self._num_hops, dtype=torch.int64
+        )
+        places = {kind: i * (self._num_hops + 2) for i, kind in enumerate(self._nodes)}
+        for kind, ids in seeds.items():
+            totals[places[kind] + 1] = ids.numel()
+        self._totals = totals.to(device, non_blocking=True)
+        for kind, nodes in self._nodes.items():
+            nodes.start(seeds.get(kind, NO_IDS), self._totals, places[kind])
+        self._frontiers.append(
+            {kind: _if_any(nodes.levels[0]) for kind, nodes in self._nodes.items()}
+        )
+
+    def _count(self, hop: int) -> list[HopEdges]:
+        hop_edges = []
+        for index, relation in enumerate(self._relations):
+            frontier = self._frontiers[hop].get(relation.frontier_type)
+            fanout = self._fanouts[relation.edge_type][hop]
+            edges: HopEdges | None = None
+            if frontier is not None and fanout != 0 and relation.num_edges > 0:
+                place = index * self._num_hops + hop
+                draw = replace(
+                    self._draw, fanout=fanout, stream=place, edges_place=self._edges_start + place
+                )
+                edges = HopEdges(
+                    relation=relation, frontier=frontier, draw=draw.for_relation(relation)
+                )
+                self._stages.count(edges)
+                hop_edges.append(edges)
+            self._edges[relation.edge_type].append(edges)
+        return hop_edges
+
+    def _fix_bounds(self, hop_edges: list[HopEdges]) -> None:
+        """Allocate for the largest number of edges, or ask the GPU for the actual one."""
+        bounds = [edges.frontier.bound * edges.draw.fanout for edges in hop_edges]
+        is_bounded = all(bound >= 0 for bound in bounds) and sum(bounds) <= MAX_BOUND_EDGES
+        if hop_edges and (self._stages.is_exact or not is_bounded):
+            last = [edges.ends[-1:] for edges in hop_edges]
+            bounds = torch.cat(last).tolist()
+        for each, bound in zip(hop_edges, bounds, strict=True):
+            each.allocate_edges(bound)
+
+    def _pick(self, hop_edges: list[HopEdges]) -> None:
+        for edges in hop_edges:
+            if edges.bound > 0:
+                self._stages.draw(edges)
+                self._stages.pick(edges)
+                self._nodes[edges.relation.neighbor_type].mark(edges)
+
+    def _close(self, hop_edges: list[HopEdges]) -> None:
+        reached = {edges.relation.neighbor_type for edges in hop_edges if edges.bound > 0}
+        frontier: dict[NodeType, Level | None] = {}
+        for kind, nodes in self._nodes.items():
+            if kind in reached:
+                nodes.close_level()
+                frontier[kind] = _if_any(nodes.levels[-1])
+        self._frontiers.append(frontier)
+        for edges in hop_edges:
+            if edges.bound > 0:
+                self._nodes[edges.relation.neighbor_type].relabel(edges)
+
+    def _collect(self) -> Sampled:
+        """Wait for the GPU, if there is one, and cut all to size."""
+        totals = self._totals.tolist()
+        node, batch, num_nodes = {}, {}, {}
+        for kind, nodes in self._nodes.items():
+            sizes = [totals[each.place + 1] - totals[each.place] for each in nodes.levels]
+            node[kind] = _join([e.node for e in nodes.levels], sizes)
+            trees = [each.tree for each in nodes.levels if each.tree is not None]
+            if trees:
+                batch[kind] = _join(trees, sizes)
+            num_nodes[kind] = self._sizes_of(kind, totals)
+        num_edges = {
+            kind: [0 if e is None else totals[e.draw.edges_place] for e in hops]
+            for kind, hops in self._edges.items()
+        }
+        parts = {
+            name: {kind: self._join_edges(name, kind, num_edges[kind]) for kind in num_edges}
+            for name in ("source", "column", "edge")
+        }
+        return Sampled(
+            node=node, row=parts["source"], col=parts["column"],
+            edge=parts["edge"] if self._draw.edge_form else None,
+            batch=batch or None, num_nodes=num_nodes, num_edges=num_edges,
+        )  # fmt: skip
+
+    def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:
+        levels = [frontier.get(kind) for frontier in self._frontiers]
+        return [
+            0 if level is None else totals[level.place + 1] - totals[level.place]
+            for level in levels
+        ]
+
+    def _join_edges(self, name: str, kind: EdgeType, sizes: list[int]) -> Tensor:
+        hops = [(e, size) for e, size in zip(self._edges[kind], sizes, strict=True) if e]
+        if not hops:
+            return torch.empty(0, dtype=torch.int64, device=self._totals.device)
+        return _join([getattr(e, name) for e, _ in hops], [size for _, size in hops])
+
+
+def _if_any(level: Level) -> Level | None:
+    return level if level.bound > 0 else None
+
+
+def _join(parts: list[Tensor], sizes: list[int]) -> Tensor:
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])

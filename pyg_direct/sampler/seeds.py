@@ -1,0 +1,63 @@
+"""Check the seeds of a batch, and find their times."""
+
+import torch
+from torch import Tensor
+
+from pyg_direct.sampler.graph import SamplerGraph
+from pyg_direct.sampler.relation import NodeType
+
+
+def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
+    """Return seeds as contiguous int64 on the CPU, shape (num_seeds,).
+
+    Raises
+    ------
+    ValueError
+        If the graph has no such node type.
+    IndexError
+        If a seed is not a node.
+    """
+    if kind not in graph.num_nodes:
+        raise ValueError(f"input_type is {kind!r}, expected one of {list(graph.num_nodes)}")
+    ids = ids.detach().cpu().reshape(-1).long().contiguous()
+    size = graph.num_nodes[kind]
+    wrong = ids[(ids < 0) | (ids >= size)]
+    if wrong.numel() > 0:
+        raise IndexError(
+            f"seed {int(wrong[0])} of node type {kind!r} is not a node, expected ids in [0, {size})"
+        )
+    return ids
+
+
+def find_seed_times(
+    graph: SamplerGraph, seeds: dict[NodeType, Tensor], given: dict[NodeType, Tensor] | None
+) -> Tensor:
+    """Return the time of each seed: what was given, else the time of the seed node.
+
+    Parameters
+    ----------
+    graph : SamplerGraph
+        With time.
+    seeds, given : dict of tensors
+        By node type, on the CPU.
+
+    Returns
+    -------
+    int64 tensor
+        On the CPU, all types one after another.
+
+    Raises
+    ------
+    ValueError
+        If a seed has no time.
+    """
+    times = []
+    node_time = graph.node_time or {}
+    for kind, ids in seeds.items():
+        time = None if given is None else given.get(kind)
+        if time is None:
+            if kind not in node_time:
+                raise ValueError(f"seeds of node type {kind!r} have no time, expected input_time")
+            time = node_time[kind][ids]
+        times.append(time.detach().cpu().reshape(-1).long())
+    return torch.cat(times)
