@@ -77,27 +77,16 @@ def run(
         raise ValueError(f"epochs = {epochs}, report_every = {report_every}, expected 1 or more")
     device_type = choose_device(device).type
     options = {
-        "dataset": dataset,
-        "architecture": architecture,
-        "placement": placement,
-        "seed": seed,
-        "epochs": epochs,
-        "report_every": report_every,
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "checkpoint": checkpoint,
+        **{"dataset": dataset, "architecture": architecture, "placement": placement},
+        **{"seed": seed, "epochs": epochs, "report_every": report_every},
+        **{"lr": lr, "weight_decay": weight_decay, "checkpoint": checkpoint},
     }
     if num_ranks in (None, 1) or "WORLD_SIZE" in os.environ:
         with joined_ranks(device_type, timeout_s=timeout_s, num_ranks=num_ranks) as ranks:
             return [train(ranks, options)]
     with tempfile.TemporaryDirectory() as folder:
-        spawn_ranks(
-            _train_rank,
-            num_ranks,
-            args=(options, folder),
-            device_type=device_type,
-            timeout_s=timeout_s,
-        )
+        args = (options, folder)
+        spawn_ranks(_train_rank, num_ranks, args=args, device_type=device_type, timeout_s=timeout_s)
         return [torch.load(Path(folder) / "row.pt", weights_only=True)]
 
 

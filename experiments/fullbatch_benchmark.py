@@ -21,6 +21,7 @@ from experiments.overlap import hidden_share
 from experiments.table import Rows, render_table
 from experiments.timing import time_epochs
 from pyg_direct.fullbatch import FullBatchGNN, FullBatchTrainer, GraphSource, Ranks, spawn_ranks
+from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.staged_product import Trace
 
 GIB = 2.0**30
@@ -47,7 +48,7 @@ def run(
     graphs : list of dict
         ``name``, the sizes of ``power_law_undirected``, ``hidden_channels``, ``features`` (device
         or host), ``pyg`` (index types of PyG's runs), and ``variants``: lists of ``[dtype,
-        column_block]``.
+        engine, column_block]``.
     num_ranks : list of int
         Numbers of ranks to measure; ranks beyond one are spawned.
     num_layers : int
@@ -173,7 +174,7 @@ def measure(
     graph, options : dict
         See ``run``.
     """
-    for dtype in dict.fromkeys(dtype for dtype, _ in graph["variants"]):
+    for dtype in dict.fromkeys(dtype for dtype, _, _ in graph["variants"]):
         trainer = FullBatchTrainer(
             _model(graph, options),
             GraphSource(_as_stores(_generate(graph, ranks.device))),
@@ -186,8 +187,8 @@ def measure(
         with trainer:
             _free(ranks.device)
             initial = {k: v.clone() for k, v in trainer.model.state_dict().items()}
-            for block in (block for other, block in graph["variants"] if other == dtype):
-                row = _measure_block(trainer, initial, block, options)
+            for _, engine, block in (v for v in graph["variants"] if v[0] == dtype):
+                row = _measure_variant(trainer, initial, engine, block, options)
                 row = {"graph": graph["name"], "method": "pyg_direct"} | row
                 yield _shown(row) if ranks.rank == 0 else row
         del trainer
@@ -198,14 +199,15 @@ def _as_stores(graph: UndirectedGraph) -> tuple[UndirectedGraph, UndirectedGraph
     return graph, graph
 
 
-def _measure_block(
+def _measure_variant(
     trainer: FullBatchTrainer,
     initial: dict[str, Tensor],
+    engine: Engine,
     block: int | None,
     options: dict[str, Any],
 ) -> dict[str, Any]:
     ranks, product = trainer.ranks, trainer.graph.propagation.product
-    product.column_block = block
+    product.engine, product.column_block = engine, block
     trainer.model.load_state_dict(initial)
     trainer.optimizer.state.clear()
     trainer.optimizer.zero_grad()
@@ -219,7 +221,7 @@ def _measure_block(
     row: dict[str, Any] = {
         "ranks": ranks.num_ranks,
         "dtype": str(trainer.graph.propagation.logits.dtype).removeprefix("torch."),
-        "variant": f"{block or 'all'} columns",
+        "variant": f"{engine}, {block or 'all'} columns",
         **times.row(),
         "predicted_gib": plan.total_bytes / GIB,
         "balance": trainer.balance.rows,

@@ -3,20 +3,18 @@
 Shape legend: ``n`` vertices, ``m`` rows of this rank, ``P`` ranks.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.adjacency import Adjacency, build_adjacency
 from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
+from pyg_direct.fullbatch.local_graph import LocalGraph, Placement
+from pyg_direct.fullbatch.local_product import check_engine, value_dtype
 from pyg_direct.fullbatch.memory import (
     GIB,
     allocate_buffers,
     plan_buffers,
     plan_temporaries,
-    region,
 )
 from pyg_direct.fullbatch.model import FullBatchGNN
 from pyg_direct.fullbatch.partition import Balance, Order, Partition, balance_of, partition_nodes
@@ -25,75 +23,9 @@ from pyg_direct.fullbatch.propagation import Propagation
 from pyg_direct.fullbatch.source import GraphSource
 from pyg_direct.fullbatch.staged_product import StagedProduct
 
-Features = Literal["device", "host"]
 SPLITS = ("train", "val", "test")
 # Of one parameter: its value, its gradient, and Adam's two moments.
 COPIES_PER_PARAMETER = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """How a rank stores its part.
-
-    Attributes
-    ----------
-    features : {"device", "host"}
-        Where A X stays.
-    dtype : torch.dtype
-        Of features and buffers.
-    order : {"natural", "random", "dealt"}
-        See ``partition_nodes``.
-    seed : int
-        Of the random order.
-    column_block : int or None
-        See ``StagedProduct``.
-    """
-
-    features: Features = "device"
-    dtype: torch.dtype = torch.float32
-    order: Order = "random"
-    seed: int = 42
-    column_block: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.features not in ("device", "host"):
-            raise ValueError(f"features = {self.features!r}, expected 'device' or 'host'")
-        if self.dtype not in (torch.float32, torch.bfloat16, torch.float64):
-            raise ValueError(f"dtype = {self.dtype}, expected float32, bfloat16 or float64")
-
-
-@dataclass(slots=True, kw_only=True)
-class LocalGraph:
-    """What one rank holds.
-
-    Attributes
-    ----------
-    node : int64 CPU tensor, shape (m,)
-        Vertex of each row.
-    label : int32 tensor, shape (m,), on the device
-    masks : dict of bool tensors, shape (m,), on the device
-    num_labelled : dict of int
-        True entries of each mask over all ranks.
-    propagation : Propagation
-    parts : dict of int
-        Predicted bytes by name.
-    held_bytes : int
-        Bytes of the tensors that are held throughout.
-    balance : Balance
-    """
-
-    node: Tensor
-    label: Tensor
-    masks: dict[str, Tensor]
-    num_labelled: dict[str, int]
-    propagation: Propagation
-    parts: dict[str, int]
-    held_bytes: int
-    balance: Balance
-
-    def close(self) -> None:
-        """Free what is held; harmless twice."""
-        self.propagation.close()
 
 
 def prepare(
@@ -130,7 +62,6 @@ def prepare(
     inputs = _load_features(model, source, node, ranks.device, placement)
     propagation = _propagation(model, adjacency, inputs, ranks, partition.sizes, node, placement)
     propagation.aggregate_features()
-    parts["temporaries"] = max(parts["temporaries"], _product_workspace_bytes(propagation))
     return LocalGraph(
         node=node,
         label=label,
@@ -138,7 +69,6 @@ def prepare(
         num_labelled=_count(masks, ranks),
         propagation=propagation,
         parts=parts,
-        held_bytes=sum(size for name, size in parts.items() if name != "temporaries"),
         balance=_balance(adjacency, ranks),
     )
 
@@ -156,7 +86,11 @@ def _propagation(
         model.architecture, sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
     )
     product = StagedProduct(
-        ranks, sizes, buffers=buffers.receive, column_block=placement.column_block
+        ranks,
+        sizes,
+        buffers=buffers.receive,
+        engine=placement.engine,
+        column_block=placement.column_block,
     )
     return Propagation(
         model.architecture,
@@ -184,17 +118,14 @@ def _adjacency(
     ranks: Ranks,
     placement: Placement,
 ) -> Adjacency:
-    dtype = placement.dtype
-    if ranks.device.type == "cpu" and dtype == torch.bfloat16:
-        # MKL multiplies no bfloat16 matrix: see ``add_product``.
-        dtype = torch.float32
+    check_engine(placement.engine, placement.dtype, ranks.device)
     return build_adjacency(
         source.edges(partition.nodes(ranks.rank), ranks.device),
         partition,
         ranks,
         normalization=model.normalization,
         self_loops=model.self_loops,
-        dtype=dtype,
+        dtype=value_dtype(placement.engine, placement.dtype, ranks.device),
     )
 
 
@@ -277,21 +208,3 @@ def _balance(adjacency: Adjacency, ranks: Ranks) -> Balance:
     counts = counts.to(ranks.device)
     ranks.sum_in_place(counts)
     return balance_of(counts.cpu())
-
-
-def _product_workspace_bytes(propagation: Propagation) -> int:
-    """Measure what one product of the widest operand allocates and frees; 0 on the CPU.
-
-    cuSPARSE decides it, and no formula of it is published.
-    """
-    out = propagation.buffers.outputs[0]
-    if out.device.type != "cuda":
-        return 0
-    width = min(propagation.architecture.operand_width, out.size(1))
-    width = min(width, propagation.architecture.shared_width)
-    operand = region(propagation.buffers.shared, propagation.num_rows, width)
-    result = region(out.view(-1), propagation.num_rows, width)
-    before = torch.cuda.memory_allocated(out.device)
-    torch.cuda.reset_peak_memory_stats(out.device)
-    propagation.product.multiply(propagation.adjacency.tiles, operand, result)
-    return torch.cuda.max_memory_allocated(out.device) - before

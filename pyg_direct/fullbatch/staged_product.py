@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pyg_direct.fullbatch.local_product import Engine, add_product
 from pyg_direct.fullbatch.processes import Ranks
 from pyg_direct.fullbatch.tiles import Tile
 
@@ -92,8 +93,9 @@ class StagedProduct:
     buffers : sequence of tensors, one-dimensional
         Two for the rows of other ranks (none is needed for P = 1, one for P = 2), each of
         ``max(sizes) * w`` elements or more. Borrowed: the caller keeps them.
+    engine : {"library", "kernel"}
     column_block : int, optional
-        Multiply this many columns at a time, so that the part of B in use fits a GPU's L2 cache.
+        See ``add_product``.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class StagedProduct:
         sizes: tuple[int, ...],
         *,
         buffers: Sequence[Tensor] = (),
+        engine: Engine = "library",
         column_block: int | None = None,
     ) -> None:
         needed = min(NUM_RECEIVE_BUFFERS, ranks.num_ranks - 1)
@@ -109,6 +112,7 @@ class StagedProduct:
             raise ValueError(f"buffers: {len(buffers)} came, expected {needed} or more")
         self.ranks = ranks
         self.sizes = sizes
+        self.engine = engine
         self.column_block = column_block
         self.trace: Trace | None = None
         self._buffers = list(buffers)
@@ -149,7 +153,7 @@ class StagedProduct:
         others = [root for root in range(self.ranks.num_ranks) if root != self.ranks.rank]
         flight = _Flight(self, operand)
         flight.start_through(others[1] if len(others) > 1 else self.ranks.num_ranks - 1)
-        self._product(own, operand, out, self.ranks.rank, beta=0.0 if overwrite else 1.0)
+        self._product(own, operand, out, self.ranks.rank, overwrite=overwrite)
         for turn, root in enumerate(others):
             rows = flight.arrived(root)
             self._product(tiles[root], rows, out, root)
@@ -177,39 +181,20 @@ class StagedProduct:
             raise ValueError(f"receive buffer of {smallest} elements, expected {largest} or more")
 
     def _product(
-        self, tile: Tile, rows: Tensor, out: Tensor, stage: int, *, beta: float = 1.0
+        self, tile: Tile, rows: Tensor, out: Tensor, stage: int, *, overwrite: bool = False
     ) -> None:
         start = self.trace.now() if self.trace else None
-        width = out.size(1)
-        block = self.column_block or width
         for piece in tile.pieces:
-            target = out[piece.start : piece.stop]
-            for first in range(0, width, block):
-                columns = slice(first, min(first + block, width))
-                add_product(piece.matrix, rows[:, columns], target[:, columns], beta=beta)
+            add_product(
+                piece,
+                rows,
+                out[piece.start : piece.stop],
+                engine=self.engine,
+                column_block=self.column_block,
+                overwrite=overwrite,
+            )
         if self.trace:
             self.trace.marks.append(("product", stage, start, self.trace.now()))
-
-
-def add_product(matrix: Tensor, rows: Tensor, out: Tensor, *, beta: float = 1.0) -> None:
-    """Set ``out`` to ``matrix @ rows + beta * out`` with torch's CSR product (cuSPARSE, MKL).
-
-    Parameters
-    ----------
-    matrix : sparse CSR tensor, shape (m, k)
-    rows : tensor, shape (k, w)
-        May be a block of columns of a wider row-major tensor: it is not copied.
-    out : tensor, shape (m, w)
-        Likewise. A bfloat16 result is accumulated in float32 and rounded once a call.
-    beta : {0.0, 1.0}
-        0.0 overwrites ``out``, whatever it holds.
-    """
-    if out.dtype == torch.bfloat16 and out.device.type == "cpu":
-        # MKL has no bfloat16 product: the values of CPU tiles stay float32.
-        wide = torch.mm(matrix, rows.float())
-        out.copy_(wide if beta == 0.0 else wide.add_(out))
-        return
-    torch.addmm(out, matrix, rows, beta=beta, out=out)
 
 
 class _Flight:

@@ -7,11 +7,13 @@ count is cut into pieces by rows.
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+from pyg_direct.kernels.multiply import LONG_ROW_NONZEROS
 
 MAX_PIECE_NONZEROS = 2**31 - 1
 
@@ -24,11 +26,14 @@ class TilePiece:
     ----------
     matrix : sparse CSR tensor, shape (stop - start, columns)
         int32 indices; values of the type the rank computes in.
+    long_row : int32 tensor
+        Rows, from ``start`` on, with more than ``LONG_ROW_NONZEROS`` nonzeros.
     """
 
     start: int
     stop: int
     matrix: Tensor
+    long_row: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +146,13 @@ def _tile(
             )
         crow = (rowptr[start : stop + 1] - first).int()
         matrix = csr_matrix(crow, col[first:last].int(), values[first:last], num_columns)
-        pieces.append(TilePiece(start=start, stop=stop, matrix=matrix))
+        pieces.append(_piece(start, stop, matrix))
     return Tile(num_rows=rowptr.numel() - 1, num_columns=num_columns, pieces=tuple(pieces))
+
+
+def _piece(start: int, stop: int, matrix: Tensor) -> TilePiece:
+    long_row = (matrix.crow_indices().diff() > LONG_ROW_NONZEROS).nonzero().view(-1).int()
+    return TilePiece(start=start, stop=stop, matrix=matrix, long_row=long_row)
 
 
 def row_ranges(rowptr: Tensor, max_nonzeros: int) -> list[tuple[int, int]]:
@@ -183,7 +193,7 @@ def map_values(tile: Tile, function: Callable[[Tensor, Tensor, Tensor], Tensor])
         rows = rows.repeat_interleave(crow.diff().long())
         values = function(rows, col.long(), piece.matrix.values())
         matrix = csr_matrix(crow, col, values, tile.num_columns)
-        pieces.append(TilePiece(start=piece.start, stop=piece.stop, matrix=matrix))
+        pieces.append(replace(piece, matrix=matrix))
     return Tile(num_rows=tile.num_rows, num_columns=tile.num_columns, pieces=tuple(pieces))
 
 

@@ -12,19 +12,15 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.counter_random import stream_key
+from pyg_direct.fullbatch.local_graph import Features, LocalGraph, Placement
+from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.loss import count_correct, cross_entropy_in_place
 from pyg_direct.fullbatch.memory import MemoryPlan, MemoryReport
 from pyg_direct.fullbatch.model import FullBatchGNN, flat_parameters, sum_over_ranks
 from pyg_direct.fullbatch.partition import Balance, Order
 from pyg_direct.fullbatch.processes import Ranks
 from pyg_direct.fullbatch.propagation import LayerWeights
-from pyg_direct.fullbatch.setup import (
-    COPIES_PER_PARAMETER,
-    Features,
-    LocalGraph,
-    Placement,
-    prepare,
-)
+from pyg_direct.fullbatch.setup import COPIES_PER_PARAMETER, prepare
 from pyg_direct.fullbatch.source import GraphSource
 
 Split = Literal["train", "val", "test"]
@@ -52,8 +48,10 @@ class FullBatchTrainer:
         Of the features and buffers: float32, bfloat16 (parameters stay float32) or float64.
     order : {"natural", "random", "dealt"}
         See ``partition_nodes``. One rank alone leaves the vertices as they are.
+    engine : {"library", "kernel"}
+        Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own.
     column_block : int, optional
-        See ``StagedProduct``.
+        See ``add_product``.
 
     Raises
     ------
@@ -75,11 +73,17 @@ class FullBatchTrainer:
         features: Features = "device",
         dtype: torch.dtype = torch.float32,
         order: Order = "random",
+        engine: Engine = "library",
         column_block: int | None = None,
     ) -> None:
         self.ranks = Ranks() if ranks is None else ranks
         placement = Placement(
-            features=features, dtype=dtype, order=order, seed=seed, column_block=column_block
+            features=features,
+            dtype=dtype,
+            order=order,
+            seed=seed,
+            engine=engine,
+            column_block=column_block,
         )
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         self.model = model.to(device=self.ranks.device, dtype=wide)
@@ -102,22 +106,30 @@ class FullBatchTrainer:
     def watch_memory(self) -> MemoryPlan:
         """Predict the peak of an epoch, and start to watch it; print the plan before training.
 
-        What else the process holds on the device at this moment is part of the plan.
+        What else the process holds on the device at this moment is part of the plan, and so is the
+        workspace of a product, which is measured. On the CPU only the tensors that are held
+        throughout are predicted, for nothing counts the others there. Every rank must call.
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
+            workspace = self.graph.product_workspace_bytes()
+            parts["temporaries"] = max(parts["temporaries"], workspace)
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
-            later = 0 if self.optimizer.state else self._optimizer_bytes()
-            held = self.graph.held_bytes - later
-            parts["others"] = max(0, torch.cuda.memory_allocated(device) - held)
+            expected = self.graph.predicted_held_bytes - self._coming_bytes()
+            parts["others"] = max(0, torch.cuda.memory_allocated(device) - expected)
+        else:
+            del parts["temporaries"]
         self.plan = MemoryPlan(parts=parts)
         return self.plan
 
-    def _optimizer_bytes(self) -> int:
-        """Return the bytes of gradients and moments, which the first step allocates."""
-        parameters = sum(p.numel() * p.element_size() for p in self.model.parameters())
-        return (COPIES_PER_PARAMETER - 1) * parameters
+    def _parameter_bytes(self) -> int:
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
+    def _coming_bytes(self) -> int:
+        """Return the bytes of gradients and moments that the next step will allocate."""
+        copies = 0 if self.optimizer.state else COPIES_PER_PARAMETER - 1
+        return copies * self._parameter_bytes()
 
     @property
     def balance(self) -> Balance:
@@ -178,9 +190,9 @@ class FullBatchTrainer:
     def memory_report(self) -> MemoryReport:
         """Return the prediction beside the peak since ``watch_memory``; waits for the GPU.
 
-        On the CPU, where no allocator counts, the peak is that of the tensors held throughout.
+        On the CPU, where no allocator counts, the peak is the sum of the tensors that are held.
         """
-        peak = self.graph.held_bytes
+        peak = self.graph.held_bytes() + COPIES_PER_PARAMETER * self._parameter_bytes()
         if self.ranks.device.type == "cuda":
             torch.cuda.synchronize(self.ranks.device)
             peak = torch.cuda.max_memory_allocated(self.ranks.device)
