@@ -27,7 +27,7 @@ class Placement:
         Where A X stays.
     dtype : torch.dtype
         Of features and buffers.
-    order : {"natural", "random", "dealt"}
+    order : {"natural", "random"}
         See ``partition_nodes``.
     seed : int
         Of the random order.

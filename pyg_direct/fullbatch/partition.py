@@ -5,8 +5,9 @@ after the permutation; part ``p`` owns the positions ``offsets[p]`` to ``offsets
 Assumption: every rank calls with the same arguments, and so holds the same partition.
 
 MG-GCN (Balin, Sancak, Catalyurek 2021, arXiv 2110.08688, section 4) permutes the vertices at
-random. Plexus permutes rows and columns apart; ``count_tiles`` takes two partitions, so that both
-can be compared before training.
+random. Plexus permutes rows and columns apart, for its 3-D tiles; in one dimension a rank's work is
+a whole block row, which a permutation of the columns leaves as it is, so one permutation serves
+both here. ``count_tiles`` takes two partitions, to compare.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Order = Literal["natural", "random", "dealt"]
+Order = Literal["natural", "random"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,6 @@ def partition_nodes(
     *,
     order: Order = "random",
     seed: int = 42,
-    degree: Tensor | None = None,
 ) -> Partition:
     """Cut ``num_nodes`` vertices into ``num_parts`` parts whose sizes differ by one at most.
 
@@ -74,18 +74,15 @@ def partition_nodes(
     ----------
     num_nodes, num_parts : int
         ``num_parts`` need not divide ``num_nodes``.
-    order : {"natural", "random", "dealt"}
-        As they come; permuted at random; or sorted by falling degree and dealt out like cards,
-        there and back, so that every part gets the same share of heavy vertices.
+    order : {"natural", "random"}
+        As they come, or permuted at random.
     seed : int
         Seed of the random permutation.
-    degree : integer tensor, shape (n,), optional
-        Needed by ``"dealt"``. Any device; it is copied to the CPU.
 
     Raises
     ------
     ValueError
-        If there are fewer vertices than parts, the order is unknown, or a degree is missing.
+        If there are fewer vertices than parts, or the order is unknown.
     """
     if not 1 <= num_parts <= num_nodes:
         raise ValueError(
@@ -96,29 +93,12 @@ def partition_nodes(
     if order == "random":
         generator = torch.Generator().manual_seed(seed)
         return _even(torch.randperm(num_nodes, generator=generator), num_parts)
-    if order == "dealt":
-        if degree is None or degree.shape != (num_nodes,):
-            came = None if degree is None else tuple(degree.shape)
-            raise ValueError(f"degree has shape {came}, expected ({num_nodes},) for order='dealt'")
-        return _dealt(degree.cpu(), num_parts)
-    raise ValueError(f"order = {order!r}, expected 'natural', 'random' or 'dealt'")
+    raise ValueError(f"order = {order!r}, expected 'natural' or 'random'")
 
 
 def _even(order: Tensor, num_parts: int) -> Partition:
     num_nodes = order.numel()
     offsets = tuple(part * num_nodes // num_parts for part in range(num_parts + 1))
-    return Partition(order=order, offsets=offsets)
-
-
-def _dealt(degree: Tensor, num_parts: int) -> Partition:
-    by_degree = torch.argsort(degree, descending=True, stable=True)
-    card = torch.arange(degree.numel())
-    seat = card % num_parts
-    backwards = (card // num_parts) % 2 == 1
-    part = torch.where(backwards, num_parts - 1 - seat, seat)
-    order = by_degree[torch.argsort(part, stable=True)]
-    sizes = torch.bincount(part, minlength=num_parts)
-    offsets = (0, *(int(stop) for stop in sizes.cumsum(0)))
     return Partition(order=order, offsets=offsets)
 
 

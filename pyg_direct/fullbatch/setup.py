@@ -105,10 +105,7 @@ def _propagation(
 def _partition(source: GraphSource, ranks: Ranks, placement: Placement) -> Partition:
     # One rank has nothing to balance, and ascending vertices are read without a gather.
     order: Order = "natural" if ranks.num_ranks == 1 else placement.order
-    degree = source.degree() if order == "dealt" else None
-    return partition_nodes(
-        source.num_nodes, ranks.num_ranks, order=order, seed=placement.seed, degree=degree
-    )
+    return partition_nodes(source.num_nodes, ranks.num_ranks, order=order, seed=placement.seed)
 
 
 def _adjacency(

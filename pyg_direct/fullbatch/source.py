@@ -60,11 +60,6 @@ class GraphSource:
         """Tell whether the vertices have a tensor ``name``."""
         return any(attr.attr_name == name for attr in self._features.get_all_tensor_attrs())
 
-    def degree(self) -> Tensor:
-        """Return the number of edges into each vertex: int64, shape (n,), a new tensor."""
-        degree: Tensor = self._colptr.diff()
-        return degree
-
     def edges(self, nodes: Tensor, device: torch.device) -> LocalEdges:
         """Read the edges into ``nodes`` (int64 CPU tensor, shape (m,)) to ``device`` in pieces."""
         contiguous = _as_slice(nodes)
@@ -116,7 +111,10 @@ class GraphSource:
             If there is no such tensor.
         """
         contiguous = _as_slice(nodes)
-        index = nodes if contiguous is None else contiguous
+        index: Tensor | slice | None = nodes if contiguous is None else contiguous
+        if nodes.numel() == self.num_nodes and contiguous is not None:
+            # The whole tensor: PyG's stores all know None, not all know slices.
+            index = None
         values = self._features.get_tensor(attr_name=name, index=index, **self._group)
         if values is None:
             raise KeyError(f"no tensor {name!r} of the vertices, expected one per vertex")

@@ -46,7 +46,7 @@ class FullBatchTrainer:
         Where A X stays: in device memory, or in page-locked host memory from which it streams.
     dtype : torch.dtype
         Of the features and buffers: float32, bfloat16 (parameters stay float32) or float64.
-    order : {"natural", "random", "dealt"}
+    order : {"natural", "random"}
         See ``partition_nodes``. One rank alone leaves the vertices as they are.
     engine : {"library", "kernel"}
         Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own.
@@ -112,6 +112,8 @@ class FullBatchTrainer:
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
+            # The first dense product makes cuBLAS allocate its workspace, for good.
+            self.graph.propagation.forward(self._weights())
             workspace = self.graph.product_workspace_bytes()
             parts["temporaries"] = max(parts["temporaries"], workspace)
             torch.cuda.synchronize(device)

@@ -61,3 +61,10 @@ def pyg_run(data, convolution, state, epochs, **model_args):
         losses.append(loss.item())
         gradients.append([p.grad.clone() for p in model.parameters()])
     return losses, gradients
+
+
+def power_law_edges(num_nodes, num_edges):
+    """Endpoints drawn with weights that fall with the number of the vertex."""
+    generator = torch.Generator().manual_seed(4)
+    draw = torch.rand(2, num_edges, generator=generator)
+    return (draw.square() * num_nodes).long()

@@ -19,7 +19,7 @@ CASES = {
     "undirected": ({"undirected": True}, {}, {}),
     "directed": ({}, {}, {}),
     "weighted": ({"weighted": True}, {}, {}),
-    "sage": ({}, {"convolution": "sage"}, {"order": "dealt"}),
+    "sage": ({}, {"convolution": "sage"}, {"order": "natural"}),
     "widening": ({}, {"hidden_channels": 1}, {"features": "host"}),
     "one layer": ({"undirected": True}, {"num_layers": 1}, {}),
     "dropout": ({"undirected": True}, {"dropout": 0.5, "residual": True}, {"order": "natural"}),
