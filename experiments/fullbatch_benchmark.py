@@ -48,7 +48,7 @@ def run(
     graphs : list of dict
         ``name``, the sizes of ``power_law_undirected``, ``hidden_channels``, ``features`` (device
         or host), ``pyg`` (index types of PyG's runs), and ``variants``: lists of ``[dtype,
-        engine, column_block]``.
+        engine, column_block]``. May have ``warmup`` and ``repeats`` of its own.
     num_ranks : list of int
         Numbers of ranks to measure; ranks beyond one are spawned.
     num_layers : int
@@ -71,10 +71,11 @@ def run(
     rows: Rows = []
     for graph in graphs:
         start = len(rows)
-        for index_dtype in graph["pyg"]:
-            rows.append(_shown(_pyg_row(graph, options, index_dtype, place)))
+        own_options = options | {key: graph[key] for key in ("warmup", "repeats") if key in graph}
         for count in num_ranks:
-            rows += _rows_of_ranks(graph, options, count, place, timeout_s)
+            rows += _rows_of_ranks(graph, own_options, count, place, timeout_s)
+        for index_dtype in graph["pyg"]:
+            rows.append(_shown(_pyg_row(graph, own_options, index_dtype, place)))
         _compare(rows[start:])
         print(f"\n{render_table(rows[start:])}\n", flush=True)
     if picture:
@@ -129,8 +130,9 @@ def _pyg_row(
             repeats=options["repeats"],
             index_dtype=getattr(torch, index_dtype),
         )
-    except torch.OutOfMemoryError as error:
-        row["error"] = "out of memory: " + str(error).partition(" GPU ")[0]
+    except RuntimeError as error:
+        # Out of memory, or a form of the graph that this torch does not multiply.
+        row["error"] = str(error).partition(" GPU ")[0].partition("\n")[0]
     else:
         row |= times.row()
     _free(device)

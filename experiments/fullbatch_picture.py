@@ -50,7 +50,7 @@ def draw_benchmark(rows: Rows, folder: Path | None = None) -> Path:
 
 def _label(row: dict[str, object]) -> str:
     label = f"{row['method']} {row['dtype']}, {row['variant']}, P={row['ranks']}"
-    return f"{label} (out of memory)" if "error" in row else label
+    return f"{label} (failed)" if "error" in row else label
 
 
 def _job_folder() -> Path:

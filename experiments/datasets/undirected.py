@@ -58,14 +58,14 @@ class UndirectedGraph:
         shapes = {"x": (self.num_nodes, self.num_features), "y": (self.num_nodes,)}
         return shapes[attr_name]
 
-    def get_tensor(self, *, attr_name: str, index: Tensor | slice, **_: Any) -> Tensor:
+    def get_tensor(self, *, attr_name: str, index: Tensor | slice | None, **_: Any) -> Tensor:
         """Compute rows of a tensor on the device of the edges."""
         device = self.row.device
-        if isinstance(index, slice):
-            index = torch.arange(*index.indices(self.num_nodes), device=device)
-        return (
-            self.features(index.to(device)) if attr_name == "x" else self.labels(index.to(device))
-        )
+        if not isinstance(index, Tensor):
+            bounds = (slice(None) if index is None else index).indices(self.num_nodes)
+            index = torch.arange(*bounds, device=device)
+        compute = {"x": self.features, "y": self.labels}[attr_name]
+        return compute(index.to(device))
 
     def features(self, node: Tensor) -> Tensor:
         """Compute the features of ``node``: float32, shape (N, F)."""
@@ -99,7 +99,7 @@ def power_law_undirected(
     ----------
     num_nodes, num_features, num_classes : int
     num_edges : int
-        Of both directions together. Fewer come where too many draws coincide.
+        Of both directions together, nearly: fewer come where too many draws coincide.
     seed : int
     device : torch.device
         Where edges are generated and stay.
@@ -123,7 +123,7 @@ def power_law_undirected(
 
 
 def _draw_edges(num_nodes: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """Return ``low * n + high`` of distinct pairs, at most ``wanted``, without loops."""
+    """Return ``low * n + high`` of distinct pairs, about ``wanted`` at most, without loops."""
     relabel = torch.randperm(num_nodes, generator=generator, device=generator.device)
     num_draws = int(wanted * OVERSAMPLING)
     first = _draw_ends(num_draws, relabel, generator)
