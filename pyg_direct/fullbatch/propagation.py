@@ -16,6 +16,7 @@ from pyg_direct.fullbatch.architecture import Architecture
 from pyg_direct.fullbatch.counter_random import drop_in_place, stream_key
 from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
 from pyg_direct.fullbatch.memory import Buffers, region
+from pyg_direct.fullbatch.outer_product import outer_product, wide_dtype
 from pyg_direct.fullbatch.staged_product import StagedProduct
 
 
@@ -197,10 +198,11 @@ class Propagation:
             gradient.size(1),
             self.architecture.table_width,
             device=gradient.device,
-            dtype=_wide(gradient.dtype),
+            dtype=wide_dtype(gradient.dtype),
         )
         for start, rows in self.inputs.pieces():
-            total += torch.mm(gradient[start : start + rows.size(0)].t(), rows)
+            part = gradient[start : start + rows.size(0)]
+            total += outer_product(part, rows, self.buffers.chunk)
         num_features = self.architecture.widths[0]
         return LayerWeights(
             neighbor=total[:, :num_features],
@@ -212,12 +214,12 @@ class Propagation:
         self, layer: int, weight: LayerWeights, dropout_key: int | None
     ) -> LayerWeights:
         gradient, rows = self.buffers.outputs[layer], self.buffers.outputs[layer - 1]
-        root = None if weight.root is None else _outer(gradient, rows)
+        root = None if weight.root is None else outer_product(gradient, rows, self.buffers.chunk)
         bias = _column_sum(weight.bias, gradient)
         if self.architecture.shares_product(layer):
             aggregated = region(self.buffers.shared, self.num_rows, gradient.size(1))
             self.product.multiply(self.adjacency.transposed, gradient, aggregated)
-            neighbor = _outer(aggregated, rows)
+            neighbor = outer_product(aggregated, rows, self.buffers.chunk)
             self._gradient_of_rows(layer, weight, aggregated, dropout_key)
         else:
             neighbor = self._backward_narrow(layer, weight, dropout_key)
@@ -246,7 +248,7 @@ class Propagation:
         operand = region(self.buffers.shared, self.num_rows, width)
         second = region(self.buffers.shared, self.num_rows, width, start=operand.numel())
         self.product.multiply(self.adjacency.tiles, rows, operand)
-        neighbor = _outer(gradient, operand)
+        neighbor = outer_product(gradient, operand, self.buffers.chunk)
         torch.mm(gradient, weight.neighbor, out=operand)
         self.product.multiply(self.adjacency.transposed, operand, second)
         if weight.root is not None:
@@ -271,13 +273,5 @@ class Propagation:
         torch.ops.aten.leaky_relu_backward.grad_input(gradient, rows, slope, True, grad_input=rows)
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _outer(left: Tensor, right: Tensor) -> Tensor:
-    return torch.mm(left.t(), right).to(_wide(left.dtype))
-
-
 def _column_sum(bias: Tensor | None, gradient: Tensor) -> Tensor | None:
-    return None if bias is None else gradient.sum(dim=0, dtype=_wide(gradient.dtype))
+    return None if bias is None else gradient.sum(dim=0, dtype=wide_dtype(gradient.dtype))

@@ -24,8 +24,8 @@ from pyg_direct.fullbatch.source import GraphSource
 from pyg_direct.fullbatch.staged_product import StagedProduct
 
 SPLITS = ("train", "val", "test")
-# Of one parameter: its value, its gradient, and Adam's two moments.
-COPIES_PER_PARAMETER = 4
+# Of one parameter: its value, its gradient, the one of the step before, and Adam's two moments.
+COPIES_PER_PARAMETER = 5
 
 
 def prepare(
@@ -58,6 +58,7 @@ def prepare(
     adjacency = _adjacency(model, source, partition, ranks, placement)
     label, masks = _targets(source, node, ranks.device)
     parts = _predict(model, adjacency, partition.sizes, ranks, placement)
+    parts["labels and masks"] = sum(tensor.nbytes for tensor in (label, *masks.values()))
     _check_free(parts, ranks.device)
     inputs = _load_features(model, source, node, ranks.device, placement)
     propagation = _propagation(model, adjacency, inputs, ranks, partition.sizes, node, placement)
@@ -163,7 +164,6 @@ def _predict(
         **plan_buffers(architecture, sizes, ranks.rank, size),
         "input": table,
         "adjacency": adjacency.num_bytes,
-        "labels and masks": rows * (4 + len(SPLITS)),
         "vertex numbers": rows * 8 if architecture.dropout else 0,
         "parameters": COPIES_PER_PARAMETER * parameters,
         **plan_temporaries(architecture, rows, size),

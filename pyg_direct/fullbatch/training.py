@@ -130,7 +130,7 @@ class FullBatchTrainer:
 
     def _coming_bytes(self) -> int:
         """Return the bytes of gradients and moments that the next step will allocate."""
-        copies = 0 if self.optimizer.state else COPIES_PER_PARAMETER - 1
+        copies = 1 if self.optimizer.state else COPIES_PER_PARAMETER - 1
         return copies * self._parameter_bytes()
 
     @property
