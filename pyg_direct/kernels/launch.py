@@ -10,6 +10,7 @@ Assumption: who launches keeps every array alive until the stream has passed the
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class CudaKernel:
         self._dtypes = tuple(None if dtype is None else np.dtype(dtype) for dtype in dtypes)
         self._options = options
         self._handles: dict[int, Any] = {}
+        self._words_type = ctypes.c_int64 * len(dtypes)
         self.__doc__ = function.__doc__
 
     def __call__(
@@ -109,18 +111,15 @@ class CudaKernel:
     def _launch(
         self, num_blocks: int, threads_per_block: int, arguments: tuple[Any, ...], stream: int
     ) -> None:
-        from cuda.bindings import driver
-
-        words = (ctypes.c_int64 * len(arguments))(
-            *[
-                value if dtype is None else span_of(value).address
-                for value, dtype in zip(arguments, self._dtypes, strict=True)
-            ]
+        driver = _driver()
+        # An int is a number or an address already: the shortest way there is.
+        words = self._words_type(
+            *[value if type(value) is int else _address_of(value) for value in arguments]
         )
         first = ctypes.addressof(words)
-        pointers = (ctypes.c_void_p * len(arguments))(*range(first, first + 8 * len(arguments), 8))
+        pointers = self._words_type(*range(first, first + 8 * len(arguments), 8))
         (code,) = driver.cuLaunchKernel(
-            self._handle(), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream,
+            self._handle(driver), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream,
             ctypes.addressof(pointers), 0,
         )  # fmt: skip
         if code != driver.CUresult.CUDA_SUCCESS:
@@ -129,9 +128,7 @@ class CudaKernel:
                 f"{threads_per_block} threads failed: {code.name} ({int(code)})"
             )
 
-    def _handle(self) -> Any:
-        from cuda.bindings import driver
-
+    def _handle(self, driver: Any) -> Any:
         code, device = driver.cuCtxGetDevice()
         if code != driver.CUresult.CUDA_SUCCESS:
             device = cuda.current_context().device.id
@@ -152,6 +149,20 @@ class CudaKernel:
         signature = types.void(*[argument_type(dtype) for dtype in self._dtypes])
         kernel = dispatcher.compile(signature.args)
         return driver.CUkernel(int(kernel.library.get_cufunc().handle))
+
+
+@cache
+def _driver() -> Any:
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _address_of(array: Any) -> int:
+    if isinstance(array, Span):
+        return array.address
+    address: int = array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data
+    return address
 
 
 def _numpy_view(span: Span, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
