@@ -177,6 +177,7 @@ def measure(
         See ``run``.
     """
     for dtype in dict.fromkeys(dtype for dtype, _, _ in graph["variants"]):
+        variants = [(engine, block) for other, engine, block in graph["variants"] if other == dtype]
         trainer = FullBatchTrainer(
             _model(graph, options),
             GraphSource(_as_stores(_generate(graph, ranks.device))),
@@ -185,13 +186,17 @@ def measure(
             weight_decay=0.0,
             features=graph["features"],
             dtype=getattr(torch, dtype),
+            engine=variants[0][0],
+            column_block=variants[0][1],
         )
         with trainer:
             _free(ranks.device)
             initial = {k: v.clone() for k, v in trainer.model.state_dict().items()}
-            for _, engine, block in (v for v in graph["variants"] if v[0] == dtype):
-                row = _measure_variant(trainer, initial, engine, block, options)
-                row = {"graph": graph["name"], "method": "pyg_direct"} | row
+            for engine, block in variants:
+                row = {"graph": graph["name"], "method": "pyg_direct"}
+                row |= {"ranks": ranks.num_ranks, "dtype": dtype}
+                row["variant"] = f"{engine}, {block or 'all'} columns"
+                row |= _measure_variant(trainer, initial, engine, block, options)
                 yield _shown(row) if ranks.rank == 0 else row
         del trainer
         _free(ranks.device)
@@ -221,9 +226,6 @@ def _measure_variant(
         repeats=options["repeats"],
     )
     row: dict[str, Any] = {
-        "ranks": ranks.num_ranks,
-        "dtype": str(trainer.graph.propagation.logits.dtype).removeprefix("torch."),
-        "variant": f"{engine}, {block or 'all'} columns",
         **times.row(),
         "predicted_gib": plan.total_bytes / GIB,
         "balance": trainer.balance.rows,

@@ -87,7 +87,8 @@ def multiply_csr(
     columns_per_lane = min(slice_columns, narrowest) // THREADS_PER_WARP
     num_slices = -(-num_columns // (columns_per_lane * THREADS_PER_WARP))
     blocks_per_slice = num_long_rows + -(-num_rows // WARPS_PER_BLOCK)
-    _multiply_csr_kernel(columns_per_lane, number_type)(
+    is_full = num_columns % (columns_per_lane * THREADS_PER_WARP) == 0
+    _multiply_csr_kernel(columns_per_lane, number_type, is_full)(
         num_slices * blocks_per_slice, THREADS_PER_WARP * WARPS_PER_BLOCK,
         rowptr, column, value, long_row, operand, out,
         num_rows, num_long_rows, num_columns, blocks_per_slice, int(accumulate), stream=stream,
@@ -143,8 +144,11 @@ def _store_bfloat16(array, place, number):
 
 
 @cache
-def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
-    """Compile for a number of columns a lane, which the loops over them are unrolled by."""
+def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool) -> CudaKernel:
+    """Compile for a number of columns a lane, which the loops over them are unrolled by.
+
+    Where the slices are full, a lane's columns lie at constant distances, known to the compiler.
+    """
     is_float32 = number_type == "float32"
     load = _load_float32 if is_float32 else _load_bfloat16
     store = _store_float32 if is_float32 else _store_bfloat16
@@ -176,9 +180,10 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
         place = cuda.local.array(columns_per_lane, np.int64)
         for number in range(columns_per_lane):
             total[number] = float32(0.0)
-            # Lanes beyond the last column read it again: no branch in the loop.
-            mine = first_column + number * THREADS_PER_WARP + lane
-            place[number] = min(mine, num_columns - 1)
+            place[number] = first_column + number * THREADS_PER_WARP + lane
+            if not is_full:
+                # Lanes beyond the last column read it again: no branch in the loop.
+                place[number] = min(place[number], num_columns - 1)
         # Four nonzeros at a time keep enough reads under way to hide the memory's latency.
         while edge + 4 <= stop:
             a = np.int64(column[edge]) * num_columns
@@ -188,7 +193,7 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
             u, v = load(value, edge), load(value, edge + 1)
             x, y = load(value, edge + 2), load(value, edge + 3)
             for number in range(columns_per_lane):
-                here = place[number]
+                here = place[0] + number * THREADS_PER_WARP if is_full else place[number]
                 total[number] += (
                     u * load(operand, a + here)
                     + v * load(operand, b + here)
@@ -200,7 +205,8 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
             a = np.int64(column[edge]) * num_columns
             u = load(value, edge)
             for number in range(columns_per_lane):
-                total[number] += u * load(operand, a + place[number])
+                here = place[0] + number * THREADS_PER_WARP if is_full else place[number]
+                total[number] += u * load(operand, a + here)
             edge += 1
         if is_long:
             sums = cuda.shared.array(sums_shape, float32)
