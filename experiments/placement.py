@@ -24,6 +24,8 @@ class Placement:
 
     Parameters
     ----------
+    store : str
+        The choice of ``conf/store``, for the result table.
     rows : str
         Where the rows of the features live, for the result table: ``host`` memory that only the CPU
         reads, ``mapped`` host memory, ``device`` memory, or host memory ``staged`` by the CPU.
@@ -32,6 +34,7 @@ class Placement:
         ``seed``.
     """
 
+    store: str
     rows: str
     loader: Callable[..., NodeLoader]
 
@@ -46,7 +49,7 @@ def mapped(data: Data, *, device: torch.device) -> Placement:
     device : torch.device
         Where batches appear. On a CPU the same rows are read by the CPU's kernel.
     """
-    return _direct(data, device)
+    return _direct("mapped", data, device)
 
 
 def on_device(data: Data, *, device: torch.device) -> Placement:
@@ -69,7 +72,7 @@ def on_device(data: Data, *, device: torch.device) -> Placement:
             f"store=device keeps rows in GPU memory, but the device of this run is {device}; "
             "use store=mapped, whose rows stay in host memory"
         )
-    return _direct(copy(data).to(device), device)
+    return _direct("device", copy(data).to(device), device)
 
 
 def staged(data: Data, *, device: torch.device) -> Placement:
@@ -84,12 +87,14 @@ def staged(data: Data, *, device: torch.device) -> Placement:
     """
     stores = pyg_direct.from_data(data, device="cpu")
     rows = "staged" if device.type == "cuda" else "host"
-    return Placement(rows=rows, loader=partial(StagedLoader, data, stores, device=device))
+    loader = partial(StagedLoader, data, stores, device=device)
+    return Placement(store="staged", rows=rows, loader=loader)
 
 
-def _direct(data: Data, device: torch.device) -> Placement:
+def _direct(store: str, data: Data, device: torch.device) -> Placement:
     stores = pyg_direct.from_data(data, device=device)
     table = stores[0].table(None, "x")
     in_host_memory = "mapped" if table.device.type == "cuda" else "host"
     rows = "device" if isinstance(table, DeviceTable) else in_host_memory
-    return Placement(rows=rows, loader=partial(pyg_direct.NeighborLoader, stores))
+    loader = partial(pyg_direct.NeighborLoader, stores)
+    return Placement(store=store, rows=rows, loader=loader)

@@ -83,6 +83,7 @@ def run(
         {
             "model": type(network).__name__,
             "device": str(place),
+            "store": placement.store,
             "rows": placement.rows,
             "num_nodes": data.num_nodes,
             "num_edges": data.num_edges,

@@ -4,7 +4,7 @@ Rows stay in host memory; kernels fetch what a mini-batch needs straight over th
 """
 
 from pyg_direct.loader import NeighborLoader
-from pyg_direct.memory import HostMappingError, MappedArray
+from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
 
@@ -13,7 +13,6 @@ __all__ = [
     "DirectGraphStore",
     "DirectNeighborSampler",
     "HostMappingError",
-    "MappedArray",
     "NeighborLoader",
     "from_data",
 ]

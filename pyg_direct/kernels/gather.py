@@ -1,16 +1,19 @@
 """Copy scattered rows: gather them out of a table, scatter them into one.
 
-Rows are bytes, so any dtype of fixed size and any trailing shape will do. A group of lanes walks
-the aligned words that a row touches, starting on the 128-byte line that holds its first byte, so
-that every request over the bus is one whole line of the real address, however the row lies (Min et
-al. 2021, "Large Graph Convolutional Network Training with GPU-Oriented Data Communication
-Architecture", section 4.3, aligns by shifting lanes round the row; here lanes before the row idle
-instead).
+Rows are bytes, so any dtype of fixed size and any trailing shape will do. Lanes walk the aligned
+words that a row touches, from the 128-byte line that holds its first byte, so that every request
+over the bus is one whole line of the real address, however the row lies; lanes before the row idle.
+(Min et al. 2021, "Large Graph Convolutional Network Training with GPU-Oriented Data Communication
+Architecture", section 4.3, shifts the lanes round the row instead.)
+
+Warps take the next rows by ticket, in order: requests in flight then fall into a narrow window of
+addresses, which is what translation over the bus rewards. Each warp has four words a lane in
+flight.
 
 Shape legend: ``R`` rows of a table, ``N`` requested rows, ``B`` bytes a row.
-Assumption: ids are valid and, for a scatter, unique; who calls has checked.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from math import gcd
 from typing import Any
@@ -19,14 +22,57 @@ import numpy as np
 from numba import cuda, prange
 
 from pyg_direct.kernels.cpu import cpu_kernel
-from pyg_direct.kernels.launch import THREADS_PER_WARP, CudaKernel, Span, span_of
+from pyg_direct.kernels.launch import CudaKernel, Span, span_of
+from pyg_direct.kernels.ticket import LANES_PER_WARP, THREADS_PER_BLOCK, take_ticket
 
 LINE_BYTES = 128
 WORD_BYTES = 4
-THREADS_PER_BLOCK = 256
+STEPS_IN_FLIGHT = 4
 
 
-def gather_rows(table: Any, index: Any, out: Any, *, row_bytes: int, stream: int = 0) -> None:
+@dataclass(frozen=True, slots=True)
+class RowWalk:
+    """How the lanes of a warp walk rows of ``B`` bytes.
+
+    Attributes
+    ----------
+    piece_bytes : int
+        4, 2 or 1: the widest store that every row allows.
+    log_lanes : int
+        Lanes that share a row, as a power of two; a warp reads several short rows at once.
+    num_steps : int
+        Words of each lane, at most, in a row.
+    """
+
+    piece_bytes: int
+    log_lanes: int
+    num_steps: int
+
+    @classmethod
+    def of(cls, row_bytes: int, table_address: int, rows_address: int) -> "RowWalk":
+        """Return the walk for rows of these bytes, from the real addresses of both sides."""
+        unit = LINE_BYTES if row_bytes > LINE_BYTES else WORD_BYTES
+        # The first byte of a row stands this far at most behind the place where its walk begins.
+        furthest = unit - gcd(unit, row_bytes, table_address)
+        words = -(-(row_bytes + furthest) // WORD_BYTES)
+        lanes = min(LANES_PER_WARP, 1 << (words - 1).bit_length())
+        piece_bytes = gcd(WORD_BYTES, row_bytes, table_address, rows_address)
+        return cls(piece_bytes, lanes.bit_length() - 1, -(-words // lanes))
+
+
+def gather_rows(
+    table: Any,
+    index: Any,
+    out: Any,
+    *,
+    row_bytes: int,
+    tickets: Any,
+    wrong: Any,
+    order: Any = None,
+    rows_per_ticket: int = 8,
+    num_blocks: int = 1,
+    stream: int = 0,
+) -> None:
     """Write ``table[index]`` to ``out`` on the GPU.
 
     Parameters
@@ -34,26 +80,48 @@ def gather_rows(table: Any, index: Any, out: Any, *, row_bytes: int, stream: int
     table : array, R rows of B bytes
         Row-major, at any address. May live in mapped host memory.
     index : int64 device array, shape (N,)
-        Every value must lie in ``[0, R)``; the kernel does not check.
+        A row whose id is not in ``[0, R)`` is not written, and its id goes to ``wrong``.
     out : device array, N rows of B bytes
-        Overwritten in full.
+        Overwritten.
     row_bytes : int
-        ``B``.
+        ``B``, more than 0.
+    tickets : int64 device array, shape (2,)
+        Zeros, which the kernel leaves behind again; for the use of one stream.
+    wrong : int64 array, shape (1,)
+        Where a GPU can write; untouched if every id is valid.
+    order : int64 device array, shape (N,), optional
+        Positions of ``index`` in the order in which rows are to be read; every one once.
+    rows_per_ticket : int
+        Rows that a warp takes at a time.
+    num_blocks : int
+        Blocks of 32 warps; as many multiprocessors are kept busy at most.
     stream : int
         CUDA stream handle. The call does not wait.
     """
-    num_rows = span_of(index).num_bytes // 8
-    if num_rows * row_bytes:
-        base, shift = _aligned(span_of(table))
-        piece_bytes = gcd(WORD_BYTES, row_bytes, shift, span_of(out).address)
-        lanes = _lanes_per_row(row_bytes)
-        _gather_rows_kernel(piece_bytes)(
-            -(-num_rows * lanes // THREADS_PER_BLOCK), THREADS_PER_BLOCK,
-            base, shift, index, out, num_rows, row_bytes, lanes, stream=stream,
-        )  # fmt: skip
+    table, index = span_of(table), span_of(index)
+    walk = RowWalk.of(row_bytes, table.address, span_of(out).address)
+    base, shift = _line_of(table)
+    _gather_rows_kernel(walk.piece_bytes)(
+        num_blocks, THREADS_PER_BLOCK,
+        base, shift, index, index if order is None else order, int(order is not None), out,
+        index.num_bytes // 8, table.num_bytes // row_bytes, row_bytes, walk.num_steps,
+        walk.log_lanes, rows_per_ticket, tickets, wrong, stream=stream,
+    )  # fmt: skip
 
 
-def scatter_rows(table: Any, index: Any, rows: Any, *, row_bytes: int, stream: int = 0) -> None:
+def scatter_rows(
+    table: Any,
+    index: Any,
+    rows: Any,
+    *,
+    row_bytes: int,
+    tickets: Any,
+    wrong: Any,
+    order: Any = None,
+    rows_per_ticket: int = 8,
+    num_blocks: int = 1,
+    stream: int = 0,
+) -> None:
     """Write ``rows`` to ``table[index]`` on the GPU.
 
     Parameters
@@ -61,23 +129,20 @@ def scatter_rows(table: Any, index: Any, rows: Any, *, row_bytes: int, stream: i
     table : array, R rows of B bytes
         Row-major, at any address. May live in mapped host memory that the GPU may write.
     index : int64 device array, shape (N,)
-        Unique values in ``[0, R)``; the kernel does not check.
+        Unique. A row whose id is not in ``[0, R)`` is not written, and its id goes to ``wrong``.
     rows : device array, N rows of B bytes
         Read only.
-    row_bytes : int
-        ``B``.
-    stream : int
-        CUDA stream handle. The call does not wait.
+    row_bytes, tickets, wrong, order, rows_per_ticket, num_blocks, stream
+        See ``gather_rows``.
     """
-    num_rows = span_of(index).num_bytes // 8
-    if num_rows * row_bytes:
-        table, rows = span_of(table), span_of(rows)
-        piece_bytes = gcd(WORD_BYTES, row_bytes, table.address, rows.address)
-        lanes = _lanes_per_row(row_bytes)
-        _scatter_rows_kernel(piece_bytes)(
-            -(-num_rows * lanes // THREADS_PER_BLOCK), THREADS_PER_BLOCK,
-            table, index, rows, num_rows, row_bytes // piece_bytes, lanes, stream=stream,
-        )  # fmt: skip
+    table, index = span_of(table), span_of(index)
+    walk = RowWalk.of(row_bytes, table.address, span_of(rows).address)
+    _scatter_rows_kernel(walk.piece_bytes)(
+        num_blocks, THREADS_PER_BLOCK,
+        table, table.address % LINE_BYTES, index, index if order is None else order,
+        int(order is not None), rows, index.num_bytes // 8, table.num_bytes // row_bytes,
+        row_bytes, walk.num_steps, walk.log_lanes, rows_per_ticket, tickets, wrong, stream=stream,
+    )  # fmt: skip
 
 
 @cpu_kernel
@@ -98,67 +163,126 @@ def scatter_rows_cpu(table, index, rows):
             table[target, byte] = rows[i, byte]
 
 
-def _aligned(table: Span) -> tuple[Span, int]:
+def _line_of(table: Span) -> tuple[Span, int]:
     """Return the table from the line on which it starts, and its own distance from there."""
     shift = table.address % LINE_BYTES
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
     return Span(table.address - shift, num_bytes), shift
 
 
-def _lanes_per_row(row_bytes: int) -> int:
-    """Return the power of two that covers a row with one word a lane, or a whole warp."""
-    words = -(-row_bytes // WORD_BYTES)
-    return min(THREADS_PER_WARP, 1 << (words - 1).bit_length())
+@cuda.jit(device=True)
+def locate_word(
+    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes, num_steps, log_lanes,
+    wrong,
+):  # fmt: skip
+    """Return the word that this lane reads in a step, where its row starts, and the row's place.
+
+    The word counts from the line of the table, -1 if there is none; the start is in bytes from
+    there; the place is the row's position in the request.
+    """
+    lane = cuda.threadIdx.x % LANES_PER_WARP
+    place = first + step // num_steps * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
+    if place >= stop:
+        return -1, 0, 0
+    if is_ordered:
+        place = order[place]
+    row = index[place]
+    if row < 0 or row >= num_rows:
+        wrong[0] = row
+        return -1, 0, 0
+    start = shift + row * row_bytes
+    word = start // WORD_BYTES
+    if row_bytes > LINE_BYTES:
+        word = start // LINE_BYTES * (LINE_BYTES // WORD_BYTES)
+    word += (step % num_steps << log_lanes) + (lane & ((1 << log_lanes) - 1))
+    if (word + 1) * WORD_BYTES <= start or word * WORD_BYTES >= start + row_bytes:
+        word = -1
+    return word, start, place
+
+
+@cuda.jit(device=True)
+def store_pieces(rows, row_bytes, piece_bytes, located, value):
+    """Write the pieces of a word that belong to its row to the row's place in the request."""
+    word, start, place = located
+    if word >= 0:
+        mask = (1 << 8 * piece_bytes) - 1
+        for piece in range(WORD_BYTES // piece_bytes):
+            offset = word * WORD_BYTES + piece * piece_bytes - start
+            if 0 <= offset < row_bytes:
+                part = value >> (8 * piece_bytes * piece) & mask
+                rows[(place * row_bytes + offset) // piece_bytes] = part
 
 
 @cache
 def _gather_rows_kernel(piece_bytes: int) -> CudaKernel:
-    """Read words of 4 bytes, write the pieces of them that belong to the row."""
-    pieces_per_word = WORD_BYTES // piece_bytes
-    piece_type = np.dtype(f"uint{8 * piece_bytes}").type
-    bits = np.uint32(8 * piece_bytes)
+    def gather_rows_kernel(
+        base, shift, index, order, is_ordered, out, num_ids, num_rows, row_bytes, num_steps,
+        log_lanes, rows_per_ticket, tickets, wrong,
+    ):  # fmt: skip
+        num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
+        rows_per_step = LANES_PER_WARP >> log_lanes
+        first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+        while first < num_ids:
+            stop = min(first + rows_per_ticket, num_ids)
+            for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
+                a = locate_word(
+                    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
+                    num_steps, log_lanes, wrong,
+                )  # fmt: skip
+                b = locate_word(
+                    step + 1, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
+                    num_steps, log_lanes, wrong,
+                )  # fmt: skip
+                c = locate_word(
+                    step + 2, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
+                    num_steps, log_lanes, wrong,
+                )  # fmt: skip
+                d = locate_word(
+                    step + 3, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
+                    num_steps, log_lanes, wrong,
+                )  # fmt: skip
+                # All four reads cross the bus before the first of them is needed.
+                word_a = base[a[0]] if a[0] >= 0 else np.uint32(0)
+                word_b = base[b[0]] if b[0] >= 0 else np.uint32(0)
+                word_c = base[c[0]] if c[0] >= 0 else np.uint32(0)
+                word_d = base[d[0]] if d[0] >= 0 else np.uint32(0)
+                store_pieces(out, row_bytes, piece_bytes, a, word_a)
+                store_pieces(out, row_bytes, piece_bytes, b, word_b)
+                store_pieces(out, row_bytes, piece_bytes, c, word_c)
+                store_pieces(out, row_bytes, piece_bytes, d, word_d)
+            first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
 
-    def gather_rows_kernel(base, shift, index, out, num_rows, row_bytes, lanes):
-        thread = cuda.grid(1)
-        row = thread // lanes
-        if row >= num_rows:
-            return
-        start = shift + index[row] * row_bytes
-        stop = start + row_bytes
-        target = row * row_bytes
-        word = start // WORD_BYTES
-        if row_bytes > LINE_BYTES:
-            word = start // LINE_BYTES * (LINE_BYTES // WORD_BYTES)
-        word += thread % lanes
-        while word * WORD_BYTES < stop:
-            offset = word * WORD_BYTES
-            if offset + WORD_BYTES > start:
-                value = base[word]
-                for piece in range(pieces_per_word):
-                    if start <= offset < stop:
-                        place = (target + offset - start) // piece_bytes
-                        out[place] = piece_type(value >> (np.uint32(piece) * bits) & mask)
-                    offset += piece_bytes
-            word += lanes
-
-    mask = np.uint32(2 ** (8 * piece_bytes) - 1)
-    return CudaKernel(gather_rows_kernel, np.uint32, None, np.int64, piece_type, None, None, None)
+    return CudaKernel(
+        gather_rows_kernel, np.uint32, None, np.int64, np.int64, None,
+        np.dtype(f"uint{8 * piece_bytes}"), *[None] * 6, np.int64, np.int64,
+    )  # fmt: skip
 
 
 @cache
 def _scatter_rows_kernel(piece_bytes: int) -> CudaKernel:
-    piece_type = np.dtype(f"uint{8 * piece_bytes}").type
+    def scatter_rows_kernel(
+        table, shift, index, order, is_ordered, rows, num_ids, num_rows, row_bytes, num_steps,
+        log_lanes, rows_per_ticket, tickets, wrong,
+    ):  # fmt: skip
+        num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
+        rows_per_step = LANES_PER_WARP >> log_lanes
+        first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+        while first < num_ids:
+            stop = min(first + rows_per_ticket, num_ids)
+            for step in range(-(-(stop - first) // rows_per_step) * num_steps):
+                word, start, place = locate_word(
+                    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
+                    num_steps, log_lanes, wrong,
+                )  # fmt: skip
+                for piece in range(WORD_BYTES // piece_bytes):
+                    offset = word * WORD_BYTES + piece * piece_bytes - start
+                    if word >= 0 and 0 <= offset < row_bytes:
+                        source = (place * row_bytes + offset) // piece_bytes
+                        table[(start - shift + offset) // piece_bytes] = rows[source]
+            first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
 
-    def scatter_rows_kernel(table, index, rows, num_rows, row_pieces, lanes):
-        thread = cuda.grid(1)
-        row = thread // lanes
-        if row >= num_rows:
-            return
-        source = row * row_pieces
-        target = index[row] * row_pieces
-        piece = thread % lanes
-        while piece < row_pieces:
-            table[target + piece] = rows[source + piece]
-            piece += lanes
-
-    return CudaKernel(scatter_rows_kernel, piece_type, np.int64, piece_type, None, None, None)
+    piece_type = np.dtype(f"uint{8 * piece_bytes}")
+    return CudaKernel(
+        scatter_rows_kernel, piece_type, None, np.int64, np.int64, None, piece_type,
+        *[None] * 6, np.int64, np.int64,
+    )  # fmt: skip

@@ -51,7 +51,7 @@ def random_exponential(key, stream, node, item):
 def count_neighbors(
     colptr, num_dst, frontier, totals, place, fanout, is_replaced, start, degree, num
 ):
-    """See ``pyg_direct.kernels.sample.count_neighbors``."""
+    """See ``pyg_direct.kernels.sample.count_neighbors_cpu``."""
     size = totals[place + 1] - totals[place]
     known = frontier[:size] < num_dst
     node = np.where(known, frontier[:size], 0)
@@ -69,7 +69,7 @@ def count_past_neighbors(
     colptr, num_dst, frontier, totals, place, fanout, is_replaced, start, degree, num,
     times, tree, seed_times,
 ):  # fmt: skip
-    """See ``pyg_direct.kernels.sample.count_past_neighbors``."""
+    """See ``pyg_direct.kernels.sample.count_past_neighbors_cpu``."""
     for i, node in enumerate(frontier[: totals[place + 1] - totals[place]]):
         stop = 0
         start[i] = 0
@@ -82,7 +82,7 @@ def count_past_neighbors(
 
 
 def draw_neighbors(ends, num_nodes, degree, method, key, stream, column, offset):
-    """See ``pyg_direct.kernels.sample.draw_neighbors``."""
+    """See ``pyg_direct.kernels.sample.draw_neighbors_cpu``."""
     first = 0
     for i in range(num_nodes):
         num = ends[i] - first
@@ -103,7 +103,7 @@ def pick_neighbors(
     row, perm, edge_form, start, degree, ends, num_nodes, method, offset, totals, place,
     edges_place, column, source, edge,
 ):  # fmt: skip
-    """See ``pyg_direct.kernels.sample.pick_neighbors``."""
+    """See ``pyg_direct.kernels.sample.pick_neighbors_cpu``."""
     totals[edges_place] = ends[num_nodes - 1]
     first = 0
     for i in range(num_nodes):
@@ -127,7 +127,7 @@ def _floyd(drawn, rest):
 
 
 def draw_earliest(ends, num_nodes, start, degree, weight, key, stream, column, offset):
-    """See ``pyg_direct.kernels.weighted.draw_earliest``."""
+    """See ``pyg_direct.kernels.weighted.draw_earliest_cpu``."""
     first = 0
     for i in range(num_nodes):
         num, items = ends[i] - first, np.arange(degree[i])
@@ -141,7 +141,7 @@ def draw_earliest(ends, num_nodes, start, degree, weight, key, stream, column, o
 
 
 def draw_by_sums(ends, num_nodes, start, degree, weight_sum, key, stream, column, offset):
-    """See ``pyg_direct.kernels.weighted.draw_by_sums``."""
+    """See ``pyg_direct.kernels.weighted.draw_by_sums_cpu``."""
     first = 0
     for i in range(num_nodes):
         sums = weight_sum[start[i] : start[i] + degree[i]]
@@ -155,43 +155,43 @@ def draw_by_sums(ends, num_nodes, start, degree, weight_sum, key, stream, column
 
 
 def sum_weights(colptr, weight, weight_sum):
-    """See ``pyg_direct.kernels.weighted.sum_weights``."""
+    """See ``pyg_direct.kernels.weighted.sum_weights_cpu``."""
     for start, stop in pairwise(colptr):
         weight_sum[start:stop] = np.cumsum(weight[start:stop])
 
 
 def place_seeds(seeds, local):
-    """See ``pyg_direct.kernels.relabel.place_seeds``."""
+    """See ``pyg_direct.kernels.relabel.place_seeds_cpu``."""
     unique, first = np.unique(seeds, return_index=True)
     local[unique] = first
 
 
 def mark_nodes(nodes, local, flags):
-    """See ``pyg_direct.kernels.relabel.mark_nodes``."""
+    """See ``pyg_direct.kernels.relabel.mark_nodes_cpu``."""
     new = nodes[(local[nodes] == UNSEEN) | (local[nodes] == MARKED)]
     local[new] = MARKED
     flags[new // NODES_PER_FLAG] = 1
 
 
 def count_marks(local, flags, num_marks):
-    """See ``pyg_direct.kernels.relabel.count_marks``."""
+    """See ``pyg_direct.kernels.relabel.count_marks_cpu``."""
     nodes_per_range = -(-len(flags) // len(num_marks)) * NODES_PER_FLAG
     part = np.flatnonzero(local == MARKED) // max(nodes_per_range, 1)
     num_marks[:] = np.bincount(part, minlength=len(num_marks))
 
 
 def rank_marks(local, flags, mark_ends, base, nodes):
-    """See ``pyg_direct.kernels.relabel.rank_marks``."""
+    """See ``pyg_direct.kernels.relabel.rank_marks_cpu``."""
     nodes[:] = np.flatnonzero(local == MARKED)
     local[nodes] = base + np.arange(len(nodes))
     flags[:] = 0
 
 
 def relabel_nodes(nodes, local):
-    """See ``pyg_direct.kernels.relabel.relabel_nodes``."""
+    """See ``pyg_direct.kernels.relabel.relabel_nodes_cpu``."""
     nodes[:] = local[nodes]
 
 
 def forget_nodes(nodes, local):
-    """See ``pyg_direct.kernels.relabel.forget_nodes``."""
+    """See ``pyg_direct.kernels.relabel.forget_nodes_cpu``."""
     local[nodes] = UNSEEN

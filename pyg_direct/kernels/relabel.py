@@ -20,7 +20,7 @@ import numpy as np
 from numba import cuda, njit, prange
 from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 
-from pyg_direct.kernels.dispatch import CpuFunction
+from pyg_direct.kernels.cpu import cpu_kernel
 from pyg_direct.kernels.launch import CudaKernel
 
 NODES_PER_WORD = 32
@@ -37,7 +37,7 @@ FLAG_SHIFT = 6
 
 
 @njit(cache=True)
-def place_seeds(seeds, local):
+def place_seeds_cpu(seeds, local):
     """Write the position of each seed to ``local``, shape (N,): the first one where it repeats."""
     for i in range(len(seeds) - 1, -1, -1):
         local[seeds[i]] = i
@@ -96,11 +96,11 @@ def _forget_nodes(nodes, local):
         local[nodes[i]] = UNSEEN
 
 
-mark_nodes = CpuFunction(_mark_nodes)
-count_marks = CpuFunction(_count_marks)
-rank_marks = CpuFunction(_rank_marks)
-relabel_nodes = CpuFunction(_relabel_nodes)
-forget_nodes = CpuFunction(_forget_nodes)
+mark_nodes_cpu = cpu_kernel(_mark_nodes)
+count_marks_cpu = cpu_kernel(_count_marks)
+rank_marks_cpu = cpu_kernel(_rank_marks)
+relabel_nodes_cpu = cpu_kernel(_relabel_nodes)
+forget_nodes_cpu = cpu_kernel(_forget_nodes)
 
 
 if IS_SIMULATOR:
@@ -215,15 +215,11 @@ def relabel_nodes_kernel(
 
 INT64, NUMBER = np.int64, None
 
-launch_place_seeds = CudaKernel(place_seeds_kernel, INT64, NUMBER, INT64)
-launch_mark_nodes = CudaKernel(
-    mark_nodes_kernel, INT64, INT64, NUMBER, NUMBER, INT64, NUMBER, NUMBER
-)
-launch_count_marks = CudaKernel(count_marks_kernel, INT64, NUMBER, NUMBER, NUMBER, INT64)
-launch_rank_marks = CudaKernel(
-    rank_marks_kernel, INT64, NUMBER, NUMBER, INT64, NUMBER, INT64, NUMBER
-)
-launch_relabel_nodes = CudaKernel(
+place_seeds = CudaKernel(place_seeds_kernel, INT64, NUMBER, INT64)
+mark_nodes = CudaKernel(mark_nodes_kernel, INT64, INT64, NUMBER, NUMBER, INT64, NUMBER, NUMBER)
+count_marks = CudaKernel(count_marks_kernel, INT64, NUMBER, NUMBER, NUMBER, INT64)
+rank_marks = CudaKernel(rank_marks_kernel, INT64, NUMBER, NUMBER, INT64, NUMBER, INT64, NUMBER)
+relabel_nodes = CudaKernel(
     relabel_nodes_kernel,
     INT64, INT64, NUMBER, NUMBER, INT64, NUMBER, NUMBER, INT64, NUMBER, INT64, INT64,
 )  # fmt: skip

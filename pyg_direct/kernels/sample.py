@@ -16,7 +16,8 @@ waiting for another.
 import numpy as np
 from numba import cuda, njit, prange
 
-from pyg_direct.kernels.dispatch import CpuFunction, shared_function
+from pyg_direct.kernels.cpu import cpu_kernel
+from pyg_direct.kernels.dispatch import shared_function
 from pyg_direct.kernels.launch import CudaKernel
 from pyg_direct.kernels.random import random_index
 
@@ -152,10 +153,10 @@ def _pick_neighbors(
                 edge[slot] = position
 
 
-count_neighbors = CpuFunction(_count_neighbors)
-count_past_neighbors = CpuFunction(_count_past_neighbors)
-draw_neighbors = CpuFunction(_draw_neighbors)
-pick_neighbors = CpuFunction(_pick_neighbors)
+count_neighbors_cpu = cpu_kernel(_count_neighbors)
+count_past_neighbors_cpu = cpu_kernel(_count_past_neighbors)
+draw_neighbors_cpu = cpu_kernel(_draw_neighbors)
+pick_neighbors_cpu = cpu_kernel(_pick_neighbors)
 
 
 def count_neighbors_kernel(
@@ -241,12 +242,12 @@ _PICK = (
     INT64, INT64, INT64,
 )  # fmt: skip
 
-launch_count_neighbors = CudaKernel(count_neighbors_kernel, *_COUNT)
-launch_count_past_neighbors = CudaKernel(count_past_neighbors_kernel, *_COUNT, INT64, INT64, INT64)
-launch_draw_neighbors = CudaKernel(
+count_neighbors = CudaKernel(count_neighbors_kernel, *_COUNT)
+count_past_neighbors = CudaKernel(count_past_neighbors_kernel, *_COUNT, INT64, INT64, INT64)
+draw_neighbors = CudaKernel(
     draw_neighbors_kernel, INT64, NUMBER, NUMBER, INT64, *[NUMBER] * 3, INT64, INT64
 )
-launch_pick_neighbors = {
+pick_neighbors = {
     4: CudaKernel(pick_neighbors_kernel, INT32, *_PICK),
     8: CudaKernel(pick_neighbors_kernel, INT64, *_PICK),
 }

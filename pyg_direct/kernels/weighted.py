@@ -16,7 +16,8 @@ a node.
 import numpy as np
 from numba import cuda, njit, prange
 
-from pyg_direct.kernels.dispatch import CpuFunction, shared_function
+from pyg_direct.kernels.cpu import cpu_kernel
+from pyg_direct.kernels.dispatch import shared_function
 from pyg_direct.kernels.launch import CudaKernel
 from pyg_direct.kernels.random import random_fraction, random_words
 from pyg_direct.kernels.sample import slot_owner
@@ -126,9 +127,9 @@ def _sum_weights(colptr, weight, weight_sum):
             weight_sum[position] = total
 
 
-draw_earliest = CpuFunction(_draw_earliest)
-draw_by_sums = CpuFunction(_draw_by_sums)
-sum_weights = CpuFunction(_sum_weights)
+draw_earliest_cpu = cpu_kernel(_draw_earliest)
+draw_by_sums_cpu = cpu_kernel(_draw_by_sums)
+sum_weights_cpu = cpu_kernel(_sum_weights)
 
 
 def list_earliest_kernel(
@@ -204,15 +205,15 @@ def draw_by_sums_kernel(
 
 INT64, FLOAT64, NUMBER = np.int64, np.float64, None
 
-launch_list_earliest = CudaKernel(
+list_earliest = CudaKernel(
     list_earliest_kernel,
     INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, NUMBER, NUMBER, NUMBER, FLOAT64, INT64, INT64,
 )  # fmt: skip
-launch_merge_earliest = CudaKernel(
+merge_earliest = CudaKernel(
     merge_earliest_kernel,
     INT64, NUMBER, NUMBER, INT64, NUMBER, FLOAT64, INT64, INT64, INT64, INT64,
 )  # fmt: skip
-launch_draw_by_sums = CudaKernel(
+draw_by_sums = CudaKernel(
     draw_by_sums_kernel,
     INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, NUMBER, NUMBER, INT64, INT64,
 )  # fmt: skip

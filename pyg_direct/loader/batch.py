@@ -1,6 +1,7 @@
 """From a sampler's output to PyG's mini-batch: rows by ``n_id``, edge rows by ``e_id``.
 
-Assumption: the ids come from our sampler, so they are valid and are not checked again.
+Assumption: the ids come from a sampler, so they are valid and are not checked again; nodes come hop
+by hop, each in ascending order, so that rows need no sort before they are read.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore
+from pyg_direct.tables import Request
 
 
 def homogeneous_batch(
@@ -40,7 +42,7 @@ def homogeneous_batch(
     batch.edge_index = _edge_index(out.row, out.col, device)
     node, edge = _to(out.node, device), _to(out.edge, device)
     batch.num_nodes = node.numel()
-    _fill(batch, feature_store, None, node)
+    _fill(batch, feature_store, None, node, is_sorted=True)
     batch.n_id = node
     if edge is not None:
         _fill(batch, feature_store, HOMOGENEOUS_EDGES, edge)
@@ -79,7 +81,7 @@ def heterogeneous_batch(
     for node_type, ids in out.node.items():
         node = _to(ids, device)
         batch[node_type].num_nodes = node.numel()
-        _fill(batch[node_type], feature_store, node_type, node)
+        _fill(batch[node_type], feature_store, node_type, node, is_sorted=True)
         batch[node_type].n_id = node
     for edge_type, row in out.row.items():
         storage = batch[edge_type]
@@ -99,9 +101,17 @@ def heterogeneous_batch(
     return batch
 
 
-def _fill(storage: Any, feature_store: DirectFeatureStore, group_name: Any, ids: Tensor) -> None:
-    for name in feature_store.groups().get(group_name, []):
-        storage[name] = feature_store.table(group_name, name).gather(ids, trusted=True)
+def _fill(
+    storage: Any,
+    feature_store: DirectFeatureStore,
+    group_name: Any,
+    ids: Tensor,
+    is_sorted: bool = False,
+) -> None:
+    names = feature_store.groups().get(group_name, [])
+    request = Request(ids, is_trusted=True, is_sorted=is_sorted)
+    for name in names:
+        storage[name] = feature_store.table(group_name, name).gather(request)
 
 
 def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:

@@ -1,27 +1,26 @@
-"""Register host memory with CUDA, page by page, each page once.
+"""Register host memory with CUDA, byte for byte, each byte once.
 
-CUDA refuses to register a page twice, and two tensors may share one. The process therefore keeps a
-list of *segments*: disjoint, page-aligned ranges, each registered once and counted. A
-``Registration`` holds the segments that cover its range; a segment is unregistered when the last
-one lets go.
+CUDA refuses a range that overlaps one it knows, and a copy that starts inside a registered range
+and runs out of it. So ranges are registered exactly as they are asked for, never rounded to pages
+that other data shares; and a range that overlaps registered ones is registered anew as one with
+them. The process keeps the list of these *segments*; a ``Registration`` holds a share in one, and
+the segment is unregistered when the last share is gone.
 
 Assumption: a forked child touches none of it; CUDA itself would not work there.
 """
 
-import mmap
+import functools
+import gc
 import os
 import threading
 import weakref
-from bisect import insort
 from typing import Any
 
 from pyg_direct.memory.errors import HostMappingError
 
-PAGE_BYTES = mmap.PAGESIZE
-
 
 class Registration:
-    """The right to read host memory from every GPU of the process.
+    """The right to read a range of host memory from every GPU of the process.
 
     The memory stays registered until this object is gone, whoever else lets go before.
 
@@ -30,7 +29,7 @@ class Registration:
     address : int
         First byte, in host memory.
     num_bytes : int
-        Length in bytes, more than 0. The whole pages around the range are registered.
+        Length in bytes, more than 0.
 
     Attributes
     ----------
@@ -46,27 +45,31 @@ class Registration:
     """
 
     def __init__(self, address: int, num_bytes: int) -> None:
-        start = address - address % PAGE_BYTES
-        stop = -(-(address + num_bytes) // PAGE_BYTES) * PAGE_BYTES
-        segments = _pages.acquire(start, stop)
+        _spare_forked_children()
+        share = _segments.acquire(address, address + num_bytes)
         self.device_address = _device_address(address)
-        self.is_writable = all(segment.is_writable for segment in segments)
-        self._finalizer = weakref.finalize(self, _pages.release, segments, os.getpid())
+        self.is_writable = share.segment.is_writable
+        self._finalizer = weakref.finalize(self, _segments.release, share, os.getpid())
         # At exit the driver is gone before us, and the kernel frees the pages anyway.
         self._finalizer.atexit = False
 
 
 class _Segment:
-    """One page-aligned range known to CUDA: ``count`` registrations stand on it."""
+    """One range known to CUDA."""
 
-    __slots__ = ("count", "is_ours", "is_writable", "start", "stop")
+    __slots__ = ("is_ours", "is_writable", "shares", "start", "stop")
 
     def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop, self.count, self.is_writable = start, stop, 0, True
+        self.start, self.stop = start, stop
+        self.shares: list[_Share] = []
         # Memory that was pinned elsewhere (``tensor.pin_memory()``) is left to who pinned it.
         self.is_ours = not _is_registered(start)
+        self.is_writable = True
+        self.open()
+
+    def open(self) -> None:
         if self.is_ours:
-            self.is_writable = _register(start, stop - start)
+            self.is_writable = _register(self.start, self.stop - self.start)
 
     def close(self) -> None:
         if self.is_ours:
@@ -75,64 +78,80 @@ class _Segment:
             driver.cuMemHostUnregister(self.start)
 
 
-class _Pages:
-    """The segments of this process, in order of address."""
+class _Share:
+    """What one registration holds: the segment changes when segments become one."""
+
+    __slots__ = ("segment",)
+
+    def __init__(self, segment: _Segment) -> None:
+        self.segment = segment
+        segment.shares.append(self)
+
+
+class _Segments:
+    """The segments of this process; they do not overlap."""
 
     def __init__(self) -> None:
         # Finalizers may run inside ``acquire``, on the same thread.
         self._lock = threading.RLock()
         self._segments: list[_Segment] = []
 
-    def acquire(self, start: int, stop: int) -> list[_Segment]:
+    def acquire(self, start: int, stop: int) -> _Share:
         with self._lock:
-            taken: list[_Segment] = []
-            try:
-                for gap_start, gap_stop, segment in self._cover(start, stop):
-                    segment = segment or self._add(gap_start, gap_stop)
-                    segment.count += 1
-                    taken.append(segment)
-            except HostMappingError:
-                self._drop(taken)
-                raise
-            return taken
+            met = [each for each in self._segments if each.start < stop and start < each.stop]
+            if len(met) == 1 and met[0].start <= start and stop <= met[0].stop:
+                return _Share(met[0])
+            return _Share(self._unite(met, start, stop))
 
-    def release(self, segments: list[_Segment], process: int) -> None:
+    def _unite(self, met: list[_Segment], start: int, stop: int) -> _Segment:
+        """Register a range as one with the segments that it overlaps."""
+        if met:
+            _wait_for_gpu()
+        for segment in met:
+            segment.close()
+        try:
+            united = _Segment(
+                min([start, *(segment.start for segment in met)]),
+                max([stop, *(segment.stop for segment in met)]),
+            )
+        except HostMappingError:
+            for segment in met:
+                segment.open()
+            raise
+        for segment in met:
+            self._segments.remove(segment)
+            for share in segment.shares:
+                share.segment = united
+            united.shares += segment.shares
+        self._segments.append(united)
+        return united
+
+    def release(self, share: _Share, process: int) -> None:
         if process != os.getpid():
             return
         with self._lock:
-            self._drop(segments)
+            segment = share.segment
+            segment.shares.remove(share)
+            if not segment.shares:
+                if segment.is_ours:
+                    _wait_for_gpu()
+                self._segments.remove(segment)
+                segment.close()
 
-    def _cover(self, start: int, stop: int) -> list[tuple[int, int, _Segment | None]]:
-        """Cut ``[start, stop)`` into what a segment covers already and the gaps between."""
-        pieces: list[tuple[int, int, _Segment | None]] = []
-        for segment in self._segments:
-            if segment.stop <= start or segment.start >= stop:
-                continue
-            if start < segment.start:
-                pieces.append((start, segment.start, None))
-            pieces.append((segment.start, segment.stop, segment))
-            start = segment.stop
-        if start < stop:
-            pieces.append((start, stop, None))
-        return pieces
-
-    def _add(self, start: int, stop: int) -> _Segment:
-        segment = _Segment(start, stop)
-        insort(self._segments, segment, key=lambda each: each.start)
-        return segment
-
-    def _drop(self, segments: list[_Segment]) -> None:
-        for segment in segments:
-            segment.count -= 1
-        idle = [segment for segment in segments if segment.count == 0]
-        if any(segment.is_ours for segment in idle):
-            _wait_for_gpu()
-        for segment in idle:
-            self._segments.remove(segment)
-            segment.close()
+    def num_bytes(self) -> int:
+        """Bytes that are registered now."""
+        return sum(segment.stop - segment.start for segment in self._segments)
 
 
-_pages = _Pages()
+_segments = _Segments()
+
+
+@functools.cache
+def _spare_forked_children() -> None:
+    # A worker that a data loader forks inherits CUDA tensors over host memory. Were one of them
+    # garbage (a loader refers to itself, so an old one is) and collected there, its destructor
+    # would call CUDA, which ends the process. A frozen object is never collected.
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def _cuda_driver() -> Any:
@@ -175,7 +194,7 @@ def _device_address(address: int) -> int:
 
 
 def _register(start: int, num_bytes: int) -> bool:
-    """Register whole pages and return whether the GPU may write to them."""
+    """Register a range and return whether the GPU may write to it."""
     driver = _cuda_driver()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
     permissions = page_permissions(start)

@@ -4,8 +4,6 @@ What a batch holds depends on the seed, the batch number, the hop and the positi
 device, the number of threads, or which worker makes it.
 """
 
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,18 +25,15 @@ from pyg_direct.kernels.random import batch_key
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.fanout import read_fanouts
 from pyg_direct.sampler.graph import SamplerGraph
-from pyg_direct.sampler.hops import Sampled
-from pyg_direct.sampler.links import number_by_link
+from pyg_direct.sampler.links import by_type, number_by_link
 from pyg_direct.sampler.negatives import KeyedNegativeSampling
-from pyg_direct.sampler.options import check_choice, resolve_device, resolve_seed
+from pyg_direct.sampler.options import check_options, resolve_seed
+from pyg_direct.sampler.output import finish_output, make_output, move_all
 from pyg_direct.sampler.placement import check_placement
 from pyg_direct.sampler.relation import EdgeType, NodeType
 from pyg_direct.sampler.seeds import check_seeds, find_seed_times
-from pyg_direct.sampler.subgraph import make_bidirectional
 from pyg_direct.sampler.workplace import Workplace
-
-STRATEGIES = ("uniform", "last")
-DIRECTIONS = ("forward", "backward")
+from pyg_direct.stores import resolve_device
 
 
 class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not typed
@@ -81,9 +76,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     Raises
     ------
     ValueError
-        If an argument has no meaning, or does not fit the graph.
-    RuntimeError
-        If there is no GPU for the ``device``.
+        If an argument has no meaning, or does not fit the graph or the machine.
 
     Notes ----- ``edge`` holds ids in the order in which the user put the edges, so
     ``edge_permutation`` is None. Nodes are the seeds as they came, then the new nodes of each hop
@@ -116,14 +109,11 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         topology: str = "mapped",
         return_e_id: bool = True,
     ) -> None:
-        check_choice("temporal_strategy", temporal_strategy, STRATEGIES)
-        check_choice("sample_direction", sample_direction, DIRECTIONS)
-        is_last = temporal_strategy == "last" and time_attr is not None
-        if is_last and (replace or weight_attr is not None):
-            raise ValueError(
-                "temporal_strategy is 'last', which leaves nothing to draw: expected replace=False "
-                "and weight_attr=None"
-            )
+        check_options(
+            temporal_strategy=temporal_strategy,
+            sample_direction=sample_direction,
+            is_fixed=time_attr is None or (not replace and weight_attr is None),
+        )
         self.subgraph_type = SubgraphType(subgraph_type)
         self.sample_direction, self.return_e_id = sample_direction, return_e_id
         self.temporal_strategy, self.replace = temporal_strategy, replace
@@ -134,7 +124,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             is_backward=sample_direction == "backward",
         )  # fmt: skip
         self.num_neighbors = num_neighbors
-        self._batches: Iterator[int] = itertools.count()
+        self._next_batch = 0
         self._workplace: Workplace | None = None
 
     @property
@@ -210,8 +200,8 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         inputs = NodeSamplerInput.cast(inputs)
         time = None if inputs.time is None else {inputs.input_type: inputs.time}
         output = self._sample({inputs.input_type: inputs.node}, time, self._next_key(batch))
-        output.metadata = self._to_device((inputs.input_id, inputs.time))
-        return self._finish(output)
+        output.metadata = move_all((inputs.input_id, inputs.time), self.device)
+        return finish_output(output, self.subgraph_type)
 
     def sample_from_edges(
         self,
@@ -248,13 +238,13 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             )
 
         def sample_links(seed: Any, time: Any) -> SamplerOutput | HeteroSamplerOutput:
-            output = self._sample(_by_type(seed), None if time is None else _by_type(time), key)
+            output = self._sample(by_type(seed), None if time is None else by_type(time), key)
             return number_by_link(output, inputs, negatives)
 
         # The time of nodes is left to ``negatives``.
         output = edge_sample(inputs, sample_links, self.num_nodes, self.disjoint, None, negatives)
-        output.metadata = self._to_device(output.metadata)
-        return self._finish(output)
+        output.metadata = move_all(output.metadata, self.device)
+        return finish_output(output, self.subgraph_type)
 
     def _sample(
         self,
@@ -273,7 +263,12 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             seeds, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
             is_induced=self.subgraph_type == SubgraphType.induced,
         )  # fmt: skip
-        return self._to_output(sampled)
+        return make_output(
+            sampled,
+            subgraph_type=self.subgraph_type,
+            is_backward=self.sample_direction == "backward",
+            is_hetero=self.is_hetero,
+        )
 
     def _method(self) -> int:
         if self.replace:
@@ -294,43 +289,10 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     def _next_key(self, batch: int | None) -> int:
         if batch is not None:
             return batch_key(self.seed, batch)
+        batch, self._next_batch = self._next_batch, self._next_batch + 1
         worker = get_worker_info()
-        return batch_key(self.seed, next(self._batches), 0 if worker is None else worker.seed)
-
-    def _to_output(self, sampled: Sampled) -> SamplerOutput | HeteroSamplerOutput:
-        row, col = sampled.row, sampled.col
-        if self.sample_direction == "backward":
-            row, col = col, row
-        is_trimmable = self.subgraph_type != SubgraphType.induced
-        fields: dict[str, Any] = {
-            "node": sampled.node, "row": row, "col": col, "edge": sampled.edge,
-            "batch": sampled.batch,
-            "num_sampled_nodes": sampled.num_nodes if is_trimmable else None,
-            "num_sampled_edges": sampled.num_edges if is_trimmable else None,
-        }  # fmt: skip
-        if self.is_hetero:
-            return HeteroSamplerOutput(**fields)
-        return SamplerOutput(**{k: v if v is None else v[None] for k, v in fields.items()})
-
-    def _finish(
-        self, output: SamplerOutput | HeteroSamplerOutput
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        if self.subgraph_type != SubgraphType.bidirectional:
-            return output
-        if isinstance(output, SamplerOutput):
-            return make_bidirectional(output)
-        return output.to_bidirectional()
-
-    def _to_device(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            each.to(self.device, non_blocking=True) if isinstance(each, Tensor) else each
-            for each in values
-        )
+        return batch_key(self.seed, batch, 0 if worker is None else worker.seed)
 
     def __getstate__(self) -> dict[str, Any]:
         # A GPU's views mean nothing elsewhere; they are made anew at the first batch.
         return {**self.__dict__, "_workplace": None}
-
-
-def _by_type(values: Any) -> dict[NodeType, Tensor]:
-    return values if isinstance(values, dict) else {None: values}

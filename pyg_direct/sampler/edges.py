@@ -148,9 +148,9 @@ class CpuStages:
             edges.start.numpy(), edges.degree.numpy(), num.numpy(),
         )  # fmt: skip
         if relation.time is None or draw.seed_times is None or frontier.tree is None:
-            sample.count_neighbors(*arguments)
+            sample.count_neighbors_cpu(*arguments)
         else:
-            sample.count_past_neighbors(
+            sample.count_past_neighbors_cpu(
                 *arguments, relation.time.numpy(), frontier.tree.numpy(), draw.seed_times.numpy()
             )
         edges.ends = num.cumsum(0)
@@ -161,11 +161,13 @@ class CpuStages:
         key, stream = edges.draw.key, edges.draw.stream
         slots = edges.column.numpy(), edges.offset.numpy()
         if not edges.has_weights:
-            sample.draw_neighbors(ends, len(ends), degree, edges.draw.method, key, stream, *slots)
+            sample.draw_neighbors_cpu(
+                ends, len(ends), degree, edges.draw.method, key, stream, *slots
+            )
             return
         is_replaced = edges.draw.is_replaced
         weight = edges.relation.weight_sum if is_replaced else edges.relation.weight
-        function = weighted.draw_by_sums if is_replaced else weighted.draw_earliest
+        function = weighted.draw_by_sums_cpu if is_replaced else weighted.draw_earliest_cpu
         values = (NO_WEIGHTS if weight is None else weight).numpy()
         function(ends, len(ends), start, degree, values, key, stream, *slots)
 
@@ -173,7 +175,7 @@ class CpuStages:
         """Read the drawn edges."""
         relation, frontier = edges.relation, edges.frontier
         perm = NO_IDS if relation.perm is None else relation.perm
-        sample.pick_neighbors(
+        sample.pick_neighbors_cpu(
             relation.row.numpy(), perm.numpy(), edges.draw.edge_form, edges.start.numpy(),
             edges.degree.numpy(), edges.ends.numpy(), frontier.bound, edges.pick_method,
             edges.offset.numpy(), frontier.totals.numpy(), frontier.place,
@@ -207,9 +209,9 @@ class CudaStages:
         )  # fmt: skip
         shape = launch_shape(frontier.bound)
         if relation.time is None or draw.seed_times is None or frontier.tree is None:
-            sample.launch_count_neighbors(*shape, *arguments, stream=self.stream)
+            sample.count_neighbors(*shape, *arguments, stream=self.stream)
         else:
-            sample.launch_count_past_neighbors(
+            sample.count_past_neighbors(
                 *shape, *arguments, relation.time, frontier.tree, draw.seed_times,
                 stream=self.stream,
             )  # fmt: skip
@@ -220,12 +222,12 @@ class CudaStages:
         shape, bound = launch_shape(edges.bound), edges.frontier.bound
         key, stream = edges.draw.key, edges.draw.stream
         if not edges.has_weights:
-            sample.launch_draw_neighbors(
+            sample.draw_neighbors(
                 *shape, edges.ends, bound, edges.bound, edges.degree, edges.draw.method, key,
                 stream, edges.column, edges.offset, stream=self.stream,
             )  # fmt: skip
         elif edges.draw.is_replaced:
-            weighted.launch_draw_by_sums(
+            weighted.draw_by_sums(
                 *shape, edges.ends, bound, edges.bound, edges.start, edges.degree,
                 edges.relation.weight_sum, key, stream, edges.column, edges.offset,
                 stream=self.stream,
@@ -242,12 +244,12 @@ class CudaStages:
         sizes = items[lists * fanout :]
         for first in range(0, bound, step):
             last = min(first + step, bound)
-            weighted.launch_list_earliest(
+            weighted.list_earliest(
                 *launch_shape((last - first) * weighted.NUM_LANES), edges.ends, first, last,
                 edges.start, edges.degree, edges.relation.weight, edges.draw.key,
                 edges.draw.stream, fanout, times, items, sizes, stream=self.stream,
             )  # fmt: skip
-            weighted.launch_merge_earliest(
+            weighted.merge_earliest(
                 *launch_shape(last - first), edges.ends, first, last, edges.degree, fanout,
                 times, items, sizes, edges.column, edges.offset, stream=self.stream,
             )  # fmt: skip
@@ -255,7 +257,7 @@ class CudaStages:
     def pick(self, edges: HopEdges) -> None:
         """Read the drawn edges."""
         relation, frontier = edges.relation, edges.frontier
-        launch = sample.launch_pick_neighbors[relation.row.element_size()]
+        launch = sample.pick_neighbors[relation.row.element_size()]
         perm = NO_SPAN if relation.perm is None else relation.perm
         launch(
             *launch_shape(edges.bound), relation.row, perm, edges.draw.edge_form, edges.start,

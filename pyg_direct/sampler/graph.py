@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels.weighted import sum_weights
+from pyg_direct.kernels.weighted import sum_weights_cpu
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
 from pyg_direct.sampler.source import GraphSource, open_source
 from pyg_direct.stores.topology import Topology
@@ -101,7 +101,13 @@ def _read_times(
     nodes = {kind: source.node_values(kind, name) for kind in source.node_types}
     edges = {kind: source.edge_values(kind, name) for kind in source.edge_types}
     node_time = {k: _as_times(name, v) for k, v in nodes.items() if v is not None}
-    edge_time = {k: _as_times(name, v) for k, v in edges.items() if v is not None}
+    # One tensor that could be either is of nodes, as in PyG.
+    either = [value for value in nodes.values() if value is not None]
+    edge_time = {
+        k: _as_times(name, v)
+        for k, v in edges.items()
+        if v is not None and not any(v is each for each in either)
+    }
     if bool(node_time) == bool(edge_time):
         found = "both nodes and edges have" if node_time else "neither nodes nor edges have"
         raise ValueError(f"time_attr is {name!r}, which {found}, expected one of the two")
@@ -193,7 +199,7 @@ def _with_weights(relation: Relation, weight: Tensor | None) -> Relation:
     if not bool((weight > 0).all()):
         relation, weight = _without_zeros(relation, weight)
     weight_sum = torch.empty_like(weight)
-    sum_weights(relation.colptr.numpy(), weight.numpy(), weight_sum.numpy())
+    sum_weights_cpu(relation.colptr.numpy(), weight.numpy(), weight_sum.numpy())
     return replace(relation, weight=weight.contiguous(), weight_sum=weight_sum)
 
 

@@ -1,9 +1,10 @@
-"""Number the trees of sampled links.
+"""What PyG's ``edge_sample`` hands to a sampler, and takes back.
 
 Shape legend: ``P`` positive links.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,13 @@ from torch_geometric.sampler import (
     NegativeSampling,
     SamplerOutput,
 )
+
+from pyg_direct.sampler.relation import NodeType
+
+
+def by_type(values: Any) -> dict[NodeType, Tensor]:
+    """Return tensors by node type; a homogeneous graph's one type is None."""
+    return values if isinstance(values, dict) else {None: values}
 
 
 def number_by_link(

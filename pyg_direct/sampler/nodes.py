@@ -76,36 +76,36 @@ class CpuNodes:
         self.levels: list[Level] = []
         self._ids = ids
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:  # noqa: D102
+    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
         # docstring inherited
         self._totals, self._place = totals, place
         self.levels = [Level(node=seeds, totals=totals, place=place)]
-        relabel.place_seeds(seeds.numpy(), self._ids.local)
+        relabel.place_seeds_cpu(seeds.numpy(), self._ids.local)
 
-    def mark(self, edges: HopEdges) -> None:  # noqa: D102
+    def mark(self, edges: HopEdges) -> None:
         # docstring inherited
-        relabel.mark_nodes(edges.source.numpy(), self._ids.local, self._ids.flags)
+        relabel.mark_nodes_cpu(edges.source.numpy(), self._ids.local, self._ids.flags)
 
-    def close_level(self) -> None:  # noqa: D102
+    def close_level(self) -> None:
         # docstring inherited
         place = self._place + len(self.levels)
         base = int(self._totals[place])
         num_marks = np.zeros(MARK_RANGES, np.int64)
-        relabel.count_marks(self._ids.local, self._ids.flags, num_marks)
+        relabel.count_marks_cpu(self._ids.local, self._ids.flags, num_marks)
         mark_ends = num_marks.cumsum()
         node = torch.empty(int(mark_ends[-1]), dtype=torch.int64)
-        relabel.rank_marks(self._ids.local, self._ids.flags, mark_ends, base, node.numpy())
+        relabel.rank_marks_cpu(self._ids.local, self._ids.flags, mark_ends, base, node.numpy())
         self._totals[place + 1] = base + node.numel()
         self.levels.append(Level(node=node, totals=self._totals, place=place))
 
-    def relabel(self, edges: HopEdges) -> None:  # noqa: D102
+    def relabel(self, edges: HopEdges) -> None:
         # docstring inherited
-        relabel.relabel_nodes(edges.source.numpy(), self._ids.local)
+        relabel.relabel_nodes_cpu(edges.source.numpy(), self._ids.local)
 
     def close(self) -> CpuMap:
         """Return the map, without any node."""
         for level in self.levels:
-            relabel.forget_nodes(level.node.numpy(), self._ids.local)
+            relabel.forget_nodes_cpu(level.node.numpy(), self._ids.local)
         return self._ids
 
 
@@ -134,7 +134,7 @@ class CudaNodes:
         self._num_marked = 0
         self._tables = torch.zeros(max_levels * self._num_words, dtype=torch.int64, device=device)
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:  # noqa: D102
+    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
         # docstring inherited
         self._totals, self._place = totals, place
         num_seeds = seeds.numel()
@@ -150,29 +150,29 @@ class CudaNodes:
         packed = packed.to(self._device, non_blocking=True)
         self._first_seed = packed[num_seeds:]
         self.levels[0].node = packed[:num_seeds]
-        relabel.launch_place_seeds(
+        relabel.place_seeds(
             *launch_shape(len(unique)), packed[num_seeds + len(unique) :], len(unique),
             self._tables, stream=self._stream,
         )  # fmt: skip
 
-    def mark(self, edges: HopEdges) -> None:  # noqa: D102
+    def mark(self, edges: HopEdges) -> None:
         # docstring inherited
         self._num_marked += edges.bound
-        relabel.launch_mark_nodes(
+        relabel.mark_nodes(
             *launch_shape(edges.bound), edges.source, edges.ends, edges.frontier.bound,
             edges.bound, self._tables, self._num_words, len(self.levels), stream=self._stream,
         )  # fmt: skip
 
-    def close_level(self) -> None:  # noqa: D102
+    def close_level(self) -> None:
         # docstring inherited
         level = len(self.levels)
         num_marks = torch.empty(self._num_chunks, dtype=torch.int64, device=self._device)
-        relabel.launch_count_marks(
+        relabel.count_marks(
             *launch_shape(self._num_chunks), self._tables, self._num_words, level,
             self._num_chunks, num_marks, stream=self._stream,
         )  # fmt: skip
         torch.cumsum(num_marks, 0, out=num_marks)
-        relabel.launch_rank_marks(
+        relabel.rank_marks(
             *launch_shape(self._num_words), self._tables, self._num_words, level, num_marks,
             self._num_chunks, self._totals, self._place, stream=self._stream,
         )  # fmt: skip
@@ -181,9 +181,9 @@ class CudaNodes:
         self._num_marked = 0
         self.levels.append(Level(node=node, totals=self._totals, place=self._place + level))
 
-    def relabel(self, edges: HopEdges) -> None:  # noqa: D102
+    def relabel(self, edges: HopEdges) -> None:
         # docstring inherited
-        relabel.launch_relabel_nodes(
+        relabel.relabel_nodes(
             *launch_shape(edges.bound), edges.source, edges.ends, edges.frontier.bound,
             edges.bound, self._tables, self._num_words, len(self.levels) - 1, self._totals,
             self._place, self._first_seed, self.levels[-1].node, stream=self._stream,

@@ -3,35 +3,37 @@
 import torch
 
 MAX_SEED = (1 << 63) - 1
+STRATEGIES = ("uniform", "last")
+DIRECTIONS = ("forward", "backward")
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` if an argument is not one of its choices."""
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}, expected one of {choices}")
+def check_options(*, temporal_strategy: str, sample_direction: str, is_fixed: bool) -> None:
+    """Check arguments that have few values.
 
-
-def resolve_device(device: torch.device | str | None) -> torch.device:
-    """Return the device to sample on: for None the current GPU if there is one, else the CPU.
+    Parameters
+    ----------
+    temporal_strategy, sample_direction : str
+        As the sampler has them.
+    is_fixed : bool
+        Whether ``"last"`` decides alone which edges are taken.
 
     Raises
     ------
-    RuntimeError
-        If there is no GPU where one is asked for.
     ValueError
-        If the device is neither a CPU nor a GPU.
+        If one has another value, or the strategy contradicts others.
     """
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(device)
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError(f"device is {device}, but torch sees no GPU; use device='cpu'")
-        index = torch.cuda.current_device() if device.index is None else device.index
-        return torch.device("cuda", index)
-    if device.type != "cpu":
-        raise ValueError(f"device is {device}, expected a CPU or CUDA device")
-    return device
+    _check_choice("temporal_strategy", temporal_strategy, STRATEGIES)
+    _check_choice("sample_direction", sample_direction, DIRECTIONS)
+    if temporal_strategy == "last" and not is_fixed:
+        raise ValueError(
+            "temporal_strategy is 'last', which leaves nothing to draw: expected replace=False and "
+            "weight_attr=None"
+        )
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, expected one of {choices}")
 
 
 def resolve_seed(seed: int | None) -> int:

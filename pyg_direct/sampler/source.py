@@ -11,11 +11,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.sampler.utils import to_csc
 
 from pyg_direct.sampler.relation import EdgeType, NodeType
-from pyg_direct.stores.topology import Topology
-
-# Where a feature store keeps edge attributes of a homogeneous graph, as in PyG's distributed
-# stores.
-HOMOGENEOUS_EDGES = (None, None)
+from pyg_direct.stores import HOMOGENEOUS_EDGES, Topology
 
 
 class GraphSource(Protocol):
@@ -99,22 +95,27 @@ class DataSource:
         self.edge_types: list[EdgeType] = [None]
         self._data, self._is_sorted = data, is_sorted
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         num_nodes = self.num_nodes(None)
         return _read_topology(self._data, (num_nodes, num_nodes), self._is_sorted)
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         return int(self._data.num_nodes or 0)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_node_attr(name) else None
+        if name in self._data and self._data.is_node_attr(name):
+            return _read(self._data, name)
+        return None
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        return self._data[name] if self._data.is_edge_attr(name) else None
+        # With as many nodes as edges, PyG takes most attributes for those of nodes.
+        values = _read(self._data, name)
+        is_per_edge = values is not None and values.size(0) == self._data.num_edges
+        return values if is_per_edge else None
 
 
 class HeteroDataSource:
@@ -128,21 +129,21 @@ class HeteroDataSource:
         self.edge_types: list[EdgeType] = list(edge_types)
         self._data, self._is_sorted = data, is_sorted
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         source, _, destination = edge_type or ("", "", "")
         size = (self.num_nodes(source), self.num_nodes(destination))
         return _read_topology(self._data[edge_type], size, self._is_sorted)
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         return int(self._data[node_type].num_nodes or 0)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
         return _read(self._data[node_type], name)
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
         return _read(self._data[edge_type], name)
 
@@ -169,11 +170,11 @@ class StoreSource:
             )
             self.edge_types = [None]
 
-    def topology(self, edge_type: EdgeType) -> Topology:  # noqa: D102
+    def topology(self, edge_type: EdgeType) -> Topology:
         # docstring inherited
         return self._topologies[edge_type]
 
-    def num_nodes(self, node_type: NodeType) -> int:  # noqa: D102
+    def num_nodes(self, node_type: NodeType) -> int:
         # docstring inherited
         if node_type is None:
             return max(self._topologies[None].size)
@@ -188,23 +189,26 @@ class StoreSource:
                 sizes += [size[0]] if size else []
         return max(sizes)
 
-    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:  # noqa: D102
+    def node_values(self, node_type: NodeType, name: str) -> Tensor | None:
         # docstring inherited
-        values = self._read(node_type, name)
-        if node_type is not None or values is None:
-            return values
-        return None if self._is_edge_attribute(values, name) else values
+        if node_type is not None:
+            return self._read(node_type, name)
+        values = self._read_anywhere(name)
+        return None if values is None or self._is_edge_attribute(values, name) else values
 
-    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:  # noqa: D102
+    def edge_values(self, edge_type: EdgeType, name: str) -> Tensor | None:
         # docstring inherited
-        if edge_type is not None:
-            return self._read(edge_type, name)
-        values = self._read(HOMOGENEOUS_EDGES, name)
-        if values is None:
-            values = self._read(None, name)
-            if values is not None and not self._is_edge_attribute(values, name):
-                return None
-        return values
+        values = self._read(edge_type or HOMOGENEOUS_EDGES, name)
+        if edge_type is not None or values is not None:
+            return values
+        values = self._read_anywhere(name)
+        return values if values is not None and self._is_edge_attribute(values, name) else None
+
+    def _read_anywhere(self, name: str) -> Tensor | None:
+        """Read an attribute of a homogeneous graph, which PyG looks up by name alone."""
+        groups = [attr.group_name for attr in self._attrs if attr.attr_name == name]
+        groups = [group for group in groups if group != HOMOGENEOUS_EDGES]
+        return self._read(groups[0], name) if groups else None
 
     def _is_edge_attribute(self, values: Tensor, name: str) -> bool:
         """Tell what a foreign store's homogeneous attribute belongs to, from its length.

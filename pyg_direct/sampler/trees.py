@@ -94,6 +94,9 @@ class TreeNodes:
 
     def relabel(self, edges: HopEdges) -> None:
         """Replace ``edges.source`` by local ids, or ``UNSEEN``, in place."""
+        if self._keys.numel() == 0:
+            edges.source.fill_(UNSEEN)
+            return
         keys, order = self._keys.sort(stable=True)
         wanted = self._keys_of(edges)
         at = torch.searchsorted(keys, wanted).clamp_(max=keys.numel() - 1)

@@ -14,7 +14,7 @@ from torch_geometric.data import FeatureStore
 from pyg_direct.memory import MappedArray, tensor_from_numpy
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr, without_index
 from pyg_direct.stores.index import row_ids
-from pyg_direct.tables import DeviceTable, HostTable, Table
+from pyg_direct.tables import DeviceTable, HostTable, Request, Table
 
 Key = tuple[Any, Any]
 
@@ -100,14 +100,27 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         return HostTable(array, self.device, name=name)
 
     def _get_tensor(self, attr: Any) -> Tensor:
+        return self._multi_get_tensor([attr])[0]
+
+    def _multi_get_tensor(self, attrs: list[Any]) -> list[Tensor]:
         _refuse_worker(self.device)
-        table = self.table(attr.group_name, attr.attr_name)
-        if _is_whole(attr.index):
-            return table.tensor()
-        ids = row_ids(attr.index, table.num_rows)
-        if isinstance(ids, Tensor):
-            return table.gather(ids)
-        return table.tensor()[ids].clone()
+        # Tensors of one node type that are asked for together share one check and one sort.
+        requests: dict[tuple[int, int], Request] = {}
+        rows = []
+        for attr in attrs:
+            table = self.table(attr.group_name, attr.attr_name)
+            if _is_whole(attr.index):
+                rows.append(table.tensor())
+                continue
+            key = (id(attr.index), table.num_rows)
+            if key not in requests:
+                ids = row_ids(attr.index, table.num_rows)
+                if not isinstance(ids, Tensor):
+                    rows.append(table.tensor()[ids].clone())
+                    continue
+                requests[key] = Request(ids)
+            rows.append(table.gather(requests[key]))
+        return rows
 
     def _update_rows(self, key: Key, rows: Tensor, index: Any) -> bool:
         table = self.table(*key)

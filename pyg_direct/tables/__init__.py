@@ -2,6 +2,8 @@
 
 from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
+from pyg_direct.tables.plan import GatherPlan, plan_gather
+from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 
-__all__ = ["DeviceTable", "HostTable", "Table"]
+__all__ = ["DeviceTable", "GatherPlan", "HostTable", "Request", "Table", "plan_gather"]

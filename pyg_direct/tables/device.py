@@ -5,6 +5,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
+from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
@@ -41,9 +42,11 @@ class DeviceTable(Table):
             raise ValueError(f"{self.name} is closed; put the tensor again")
         return self._tensor
 
-    def _gather(self, index: Tensor, out: Tensor) -> None:
+    def _gather(self, request: Request, out: Tensor) -> None:
+        if not request.is_trusted:
+            request.check(self.name, self.num_rows)
         table, out = self._as_words(self.tensor(), out)
-        torch.index_select(table, 0, index, out=out)
+        torch.index_select(table, 0, request.ids(self.device), out=out)
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         table, rows = self._as_words(self.tensor(), rows)

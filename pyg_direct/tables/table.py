@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from pyg_direct.tables.request import Request
+
 
 class Table(ABC):
     """Rows that can be gathered by id and replaced by id.
@@ -41,39 +43,42 @@ class Table(ABC):
         """Bytes a row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
-    def gather(self, index: Tensor, out: Tensor | None = None, *, trusted: bool = False) -> Tensor:
+    def gather(self, index: Tensor | Request, out: Tensor | None = None) -> Tensor:
         """Return the rows with the given ids, in the order of ``index``.
 
         Parameters
         ----------
-        index : int32 or int64 tensor, shape (N,)
-            Ids in ``[0, R)``, on any device, in any order, repeated or not.
+        index : int32 or int64 tensor, shape (N,), or Request
+            Ids in ``[0, R)``, on any device, in any order, repeated or not. A request shares what
+            is worked out about the ids with other tables, and may vouch for them.
         out : torch.Tensor, optional
             Contiguous, shape ``(N, ...)``, on ``device``; overwritten in full and returned.
-        trusted : bool
-            The caller vouches that every id is valid: they are not checked, and the call does
-            not wait for a GPU on which they are. A wrong id is then undefined behaviour.
 
         Returns
         -------
         torch.Tensor
-            Shape ``(N, ...)``, on ``device``: ``out``, or memory of its own.
+            Shape ``(N, ...)``, on ``device``: ``out``, or memory of its own. On a GPU the rows are
+            there when the current stream has come so far; ids that nobody vouches for are waited
+            for.
 
         Raises
         ------
         IndexError
-            If an id is not in ``[0, R)``. Nothing is read then, and the GPU is unharmed.
+            If an id is not in ``[0, R)``. The GPU is unharmed.
         TypeError, ValueError
             If ``index`` or ``out`` is not as described, or the table is closed.
         """
         self._check_open()
-        index = self._check_index(index, trusted).to(self.device)
-        shape = (index.numel(), *self.shape[1:])
+        request = index if isinstance(index, Request) else Request(index)
+        shape = (len(request), *self.shape[1:])
         if out is None:
             out = torch.empty(shape, dtype=self.dtype, device=self.device)
-        self._check_rows("out", out, shape)
+        else:
+            self._check_rows("out", out, shape)
         if out.numel():
-            self._gather(index, out)
+            self._gather(request, out)
+        elif not request.is_trusted:
+            request.check(self.name, self.num_rows)
         return out
 
     def scatter(self, index: Tensor, rows: Tensor) -> None:
@@ -95,12 +100,13 @@ class Table(ABC):
             is closed.
         """
         self._check_open()
-        index = self._check_index(index, trusted=False).to(self.device)
+        request = Request(index)
+        request.check(self.name, self.num_rows)
         rows = rows.detach().to(self.device).contiguous()
-        self._check_rows("rows", rows, (index.numel(), *self.shape[1:]))
-        index, last = _last_of_each(index)
+        self._check_rows("rows", rows, (len(request), *self.shape[1:]))
+        ids, last = _last_of_each(request.ids(self.device))
         if rows.numel():
-            self._scatter(index, rows if last is None else rows[last])
+            self._scatter(ids, rows if last is None else rows[last])
 
     @abstractmethod
     def tensor(self) -> Tensor:
@@ -116,7 +122,7 @@ class Table(ABC):
         """Whether ``close`` was called."""
 
     @abstractmethod
-    def _gather(self, index: Tensor, out: Tensor) -> None: ...
+    def _gather(self, request: Request, out: Tensor) -> None: ...
 
     @abstractmethod
     def _scatter(self, index: Tensor, rows: Tensor) -> None: ...
@@ -124,21 +130,6 @@ class Table(ABC):
     def _check_open(self) -> None:
         if self.is_closed:
             raise ValueError(f"{self.name} is closed; put the tensor again")
-
-    def _check_index(self, index: Tensor, trusted: bool) -> Tensor:
-        if index.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"index holds {index.dtype}, expected torch.int32 or torch.int64")
-        if index.dim() != 1:
-            raise ValueError(f"index has shape {tuple(index.shape)}, expected one dimension")
-        if index.numel() and not trusted:
-            lowest, highest = torch.stack(index.aminmax()).tolist()
-            if lowest < 0 or highest >= self.num_rows:
-                wrong = lowest if lowest < 0 else highest
-                raise IndexError(
-                    f"id {wrong} is outside {self.name}, which has {self.num_rows} rows; "
-                    f"expected ids in [0, {self.num_rows})"
-                )
-        return index.long().contiguous()
 
     def _check_rows(self, name: str, rows: Tensor, shape: tuple[int, ...]) -> None:
         came = (tuple(rows.shape), rows.dtype, rows.device.type)

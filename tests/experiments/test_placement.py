@@ -48,12 +48,21 @@ def test_on_device_refuses_a_cpu(small_graph):
         placement.on_device(small_graph(), device=torch.device("cpu"))
 
 
+def test_placements_on_a_cpu_leave_rows_in_host_memory(small_graph):
+    places = (placement.mapped, placement.staged)
+
+    placed = [place(small_graph(), device=torch.device("cpu")) for place in places]
+
+    assert [(each.store, each.rows) for each in placed] == [("mapped", "host"), ("staged", "host")]
+
+
 @pytest.mark.gpu
 def test_placements_say_where_rows_live(small_graph):
     data = small_graph()
     places = (placement.mapped, placement.on_device, placement.staged)
 
-    rows = [place(data, device=torch.device("cuda")).rows for place in places]
+    placed = [place(data, device=torch.device("cuda")) for place in places]
 
-    assert rows == ["mapped", "device", "staged"]
+    assert [each.rows for each in placed] == ["mapped", "device", "staged"]
+    assert [each.store for each in placed] == ["mapped", "device", "staged"]
     assert not any(value.is_cuda for _, value in data)

@@ -15,6 +15,11 @@ def _random_bytes(num_rows, row_bytes, offset=0):
     return memory[start : start + num_rows * row_bytes].reshape(num_rows, row_bytes)
 
 
+def _notes():
+    """Tickets, and a place for a wrong id."""
+    return np.zeros(2, np.int64), np.full(1, -7, np.int64)
+
+
 def _ids(num_ids, num_rows, unique=False):
     rng = np.random.default_rng(7)
     return rng.choice(num_rows, num_ids, replace=not unique).astype(np.int64)
@@ -38,11 +43,69 @@ def test_gather_rows_equals_reference(row_bytes, offset, kernel_memory):
     table, index = _random_bytes(37, row_bytes, offset), _ids(5, 37)
     out, expected = np.full((5, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
 
-    with kernel_memory(table, index, out) as arrays:
-        gather.gather_rows(*arrays, row_bytes=row_bytes)
+    with kernel_memory(table, index, out, *_notes()) as (*arrays, tickets, wrong):
+        gather.gather_rows(*arrays, row_bytes=row_bytes, tickets=tickets, wrong=wrong)
 
     reference.gather_rows(table, index, expected)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("num_blocks", [1, 3])
+@pytest.mark.parametrize("rows_per_ticket", [1, 3, 8])
+@pytest.mark.parametrize("row_bytes", [4, 31, 128, 400])
+def test_gather_rows_in_another_order(row_bytes, rows_per_ticket, num_blocks, kernel_memory):
+    table, index = _random_bytes(37, row_bytes, 4), _ids(33, 37)
+    order, notes = np.argsort(index), _notes()
+    out, expected = np.full((33, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
+
+    with kernel_memory(table, index, out, order, *notes) as (*arrays, order, tickets, wrong):
+        for _ in range(2):  # the kernel leaves the tickets as it found them
+            gather.gather_rows(
+                *arrays, row_bytes=row_bytes, order=order, rows_per_ticket=rows_per_ticket,
+                num_blocks=num_blocks, tickets=tickets, wrong=wrong,
+            )  # fmt: skip
+
+    reference.gather_rows(table, index, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert [note.tolist() for note in notes] == [[0, 0], [-7]]
+
+
+@pytest.mark.parametrize("wrong_id", [-1, 37, 2**62, -(2**62)])
+@pytest.mark.parametrize("name", ["gather_rows", "scatter_rows"])
+def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel_memory):
+    table, index, notes = _random_bytes(37, 12), np.array([3, wrong_id, 5]), _notes()
+    rows = np.full((3, 12), 0xAA, np.uint8)
+    expected = {"gather_rows": (table.copy(), np.stack([table[3], rows[1], table[5]]))}
+    expected["scatter_rows"] = (table.copy(), rows.copy())
+    expected["scatter_rows"][0][[3, 5]] = 0xAA
+
+    with kernel_memory(table, index, rows, *notes) as (*arrays, tickets, wrong):
+        getattr(gather, name)(*arrays, row_bytes=12, tickets=tickets, wrong=wrong)
+
+    np.testing.assert_array_equal(table, expected[name][0])
+    np.testing.assert_array_equal(rows, expected[name][1])
+    assert notes[1].tolist() == [wrong_id]
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "table_address", "rows_address", "piece_bytes", "words"),
+    [
+        (512, 4096, 0, 4, 128),
+        (512, 4096 + 64, 0, 4, 144),
+        (400, 4096, 0, 4, 128),
+        (1172, 4096, 0, 4, 324),
+        (128, 4096, 0, 4, 32),
+        (8, 4096, 0, 4, 2),
+        (6, 4096, 0, 2, 2),
+        (1, 4096, 0, 1, 1),
+        (4, 4096, 2, 2, 1),
+    ],
+)
+def test_row_walk_covers_every_row(row_bytes, table_address, rows_address, piece_bytes, words):
+    walk = gather.RowWalk.of(row_bytes, table_address, rows_address)
+
+    assert walk.piece_bytes == piece_bytes
+    assert walk.num_steps << walk.log_lanes >= words
 
 
 @pytest.mark.parametrize("num_ids", NUM_IDS)
@@ -63,8 +126,8 @@ def test_scatter_rows_equals_reference(row_bytes, offset, kernel_memory):
     table, index = _random_bytes(37, row_bytes, offset), _ids(5, 37, unique=True)
     rows, expected = _random_bytes(5, row_bytes), table.copy()
 
-    with kernel_memory(table, index, rows) as arrays:
-        gather.scatter_rows(*arrays, row_bytes=row_bytes)
+    with kernel_memory(table, index, rows, *_notes()) as (*arrays, tickets, wrong):
+        gather.scatter_rows(*arrays, row_bytes=row_bytes, tickets=tickets, wrong=wrong)
 
     reference.scatter_rows(expected, index, rows)
     np.testing.assert_array_equal(table, expected)

@@ -1,12 +1,16 @@
 import gc
+import mmap
+import os
 import pickle
 
 import numpy as np
 import pytest
 import torch
 
-from pyg_direct.memory import HostMappingError, MappedArray
-from pyg_direct.memory.registration import PAGE_BYTES, _pages, page_permissions
+from pyg_direct.memory import HostMappingError, MappedArray, Registration
+from pyg_direct.memory.registration import _segments, page_permissions
+
+PAGE_BYTES = mmap.PAGESIZE
 
 
 def test_empty_starts_on_a_page():
@@ -107,19 +111,15 @@ def test_cuda_view_without_a_gpu_says_so():
         MappedArray(torch.zeros(4)).cuda_view()
 
 
-def _registered_bytes():
-    return sum(segment.stop - segment.start for segment in _pages._segments)
-
-
 @pytest.mark.gpu
 class TestOnGpu:
     @pytest.fixture(autouse=True)
     def _nothing_stays_registered(self):
         gc.collect()
-        before = _registered_bytes()
+        before = _segments.num_bytes()
         yield
         gc.collect()
-        assert _registered_bytes() == before
+        assert _segments.num_bytes() == before
 
     @pytest.mark.parametrize(
         "dtype",
@@ -134,26 +134,49 @@ class TestOnGpu:
         torch.cuda.synchronize()
 
         assert (view.device.type, view.dtype, view.shape) == ("cuda", dtype, (1000, 3))
-        assert array.cpu_view()[5].float().tolist() == [1, 1, 1]
+        ones = torch.ones(3).to(dtype)
+        assert array.cpu_view()[5].view(torch.uint8).equal(ones.view(torch.uint8))
         del view
 
-    def test_views_of_one_page_register_it_once(self):
-        before = _registered_bytes()
-        pages = MappedArray.empty((4 * PAGE_BYTES,), torch.uint8)
-        tensor = pages.cpu_view()
+    def test_views_of_one_storage_register_it_once(self):
+        before = _segments.num_bytes()
+        tensor = torch.arange(10_000, dtype=torch.uint8)
 
-        views = [MappedArray(tensor[100:200]).cuda_view(), MappedArray(tensor[300:400]).cuda_view()]
-        assert _registered_bytes() - before == PAGE_BYTES
-        views.append(MappedArray(tensor).cuda_view())
-        views.append(pages.cuda_view())
-        assert _registered_bytes() - before == 4 * PAGE_BYTES
+        views = [MappedArray(tensor[100:200]).cuda_view(), MappedArray(tensor).cuda_view()]
 
-        tensor.copy_(torch.arange(4 * PAGE_BYTES, dtype=torch.int64).to(torch.uint8))
-        assert views[1].cpu().equal(tensor[300:400])
-        del views[2:]
+        assert _segments.num_bytes() - before == 10_000
+        del views[1]
         gc.collect()
-        assert views[1].cpu().equal(tensor[300:400])
+        assert views[0].cpu().equal(tensor[100:200])
         del views
+
+    def test_overlapping_arrays_are_registered_as_one(self):
+        before = _segments.num_bytes()
+        rows = np.arange(10_000, dtype=np.uint8)
+
+        views = [
+            MappedArray.from_array(rows[start:stop]).cuda_view()
+            for start, stop in ((100, 200), (300, 400), (150, 350), (0, 10_000))
+        ]
+
+        assert _segments.num_bytes() - before == 10_000
+        for view, (start, stop) in zip(views, ((100, 200), (300, 400), (150, 350)), strict=False):
+            assert view.cpu().equal(torch.from_numpy(rows[start:stop]))
+        # A copy may start inside a registered range only if it stays there.
+        assert torch.from_numpy(rows).cuda().cpu().equal(torch.from_numpy(rows))
+        del views, view
+
+    def test_neighbours_in_memory_are_left_alone(self):
+        memory = np.arange(3 * PAGE_BYTES, dtype=np.uint8)
+        view = MappedArray.from_array(memory[100:200]).cuda_view()
+
+        for start, stop in ((200, 300), (0, 100), (200, 2 * PAGE_BYTES)):
+            target = torch.from_numpy(memory[start:stop])
+            assert target.cuda().cpu().equal(target)
+            target.copy_(torch.ones(stop - start, dtype=torch.uint8, device="cuda"))
+            assert target.eq(1).all()
+        assert view.cpu().equal(torch.arange(100, 200, dtype=torch.uint8))
+        del view
 
     def test_views_keep_closed_memory_alive(self):
         with MappedArray.copy_of(torch.arange(100_000)) as array:
@@ -187,6 +210,18 @@ class TestOnGpu:
         assert array.is_cuda_writable == (mode == "c")
         array.close()
 
+    def test_a_forked_child_does_not_collect_our_tensors(self):
+        cycle = [MappedArray(torch.arange(5)).cuda_view()]
+        cycle.append(cycle)
+        del cycle
+
+        child = os.fork()
+        if child == 0:
+            gc.collect()
+            os._exit(0)
+
+        assert os.waitpid(child, 0)[1] == 0
+
     def test_numba_view(self):
         array = MappedArray(torch.arange(10, dtype=torch.uint8))
 
@@ -194,10 +229,6 @@ class TestOnGpu:
         array.close()
 
     def test_refusal_names_bytes_code_and_limits(self):
-        import mmap
-
-        from pyg_direct.memory import Registration
-
         pages = mmap.mmap(-1, 8 * PAGE_BYTES)
         address = torch.frombuffer(pages, dtype=torch.uint8).data_ptr()
         hole = address + 2**40

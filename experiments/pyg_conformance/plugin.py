@@ -1,0 +1,73 @@
+"""A pytest plugin that puts our stores and, if asked, our sampler in the place of PyG's.
+
+Environment: ``PYG_DIRECT_SAMPLER=direct`` replaces PyG's ``NeighborSampler`` too; otherwise PyG's
+own calls the operations of our double of ``pyg_lib``.
+"""
+
+import os
+from typing import Any
+
+import torch_geometric.loader.link_neighbor_loader
+import torch_geometric.loader.neighbor_loader
+import torch_geometric.sampler
+import torch_geometric.sampler.neighbor_sampler
+import torch_geometric.testing
+
+from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.links import by_type
+from pyg_direct.stores import DirectFeatureStore, DirectGraphStore
+
+
+# PyG's tests look at the names of the classes.
+class MyFeatureStore(DirectFeatureStore):
+    """Our feature store under the name that PyG's tests use."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+
+
+class MyGraphStore(DirectGraphStore):
+    """Our graph store under the name that PyG's tests use."""
+
+
+class NeighborSampler(DirectNeighborSampler):
+    """Our sampler with the positional arguments of PyG's."""
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        subgraph_type: Any = "directional",
+        replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
+        sample_direction: str = "forward",
+    ) -> None:
+        super().__init__(
+            data, num_neighbors, device="cpu", replace=replace, disjoint=disjoint,
+            subgraph_type=subgraph_type if directed else "induced", is_sorted=is_sorted,
+            temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
+            sample_direction=sample_direction,
+        )  # fmt: skip
+
+    def _sample(self, seed: Any, seed_time: Any = None, key: int | None = None) -> Any:
+        # PyG's BidirectionalNeighborSampler calls this method of the samplers it is made of.
+        times = None if seed_time is None else by_type(seed_time)
+        return super()._sample(by_type(seed), times, self._next_key(None) if key is None else key)
+
+
+torch_geometric.testing.MyFeatureStore = MyFeatureStore
+torch_geometric.testing.MyGraphStore = MyGraphStore
+if os.environ.get("PYG_DIRECT_SAMPLER") == "direct":
+    for module in (
+        torch_geometric.loader.link_neighbor_loader,
+        torch_geometric.loader.neighbor_loader,
+        torch_geometric.sampler,
+        torch_geometric.sampler.neighbor_sampler,
+    ):
+        module.NeighborSampler = NeighborSampler

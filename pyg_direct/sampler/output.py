@@ -1,0 +1,95 @@
+"""What a batch is for PyG: directional, induced or bidirectional; homogeneous or not.
+
+Shape legend: ``P`` sampled nodes, ``K`` edges.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler.base import SubgraphType
+
+from pyg_direct.sampler.hops import Sampled
+
+
+def make_output(
+    sampled: Sampled, *, subgraph_type: SubgraphType, is_backward: bool, is_hetero: bool
+) -> SamplerOutput | HeteroSamplerOutput:
+    """Return a batch as PyG has it, without metadata.
+
+    Parameters
+    ----------
+    sampled : Sampled
+        Its tensors are not copied.
+    subgraph_type : SubgraphType
+        An induced subgraph has no ``num_sampled_nodes``, because its edges are in no order of hops.
+    is_backward : bool
+        The sampler walked from source to destination.
+    is_hetero : bool
+        Whether the graph has types; otherwise its one type is None.
+    """
+    row, col = sampled.row, sampled.col
+    if is_backward:
+        row, col = col, row
+    is_trimmable = subgraph_type != SubgraphType.induced
+    fields: dict[str, Any] = {
+        "node": sampled.node,
+        "row": row,
+        "col": col,
+        "edge": sampled.edge,
+        "batch": sampled.batch,
+        "num_sampled_nodes": sampled.num_nodes if is_trimmable else None,
+        "num_sampled_edges": sampled.num_edges if is_trimmable else None,
+    }
+    if is_hetero:
+        return HeteroSamplerOutput(**fields)
+    return SamplerOutput(**{k: v if v is None else v[None] for k, v in fields.items()})
+
+
+def finish_output(
+    output: SamplerOutput | HeteroSamplerOutput, subgraph_type: SubgraphType
+) -> SamplerOutput | HeteroSamplerOutput:
+    """Return a batch in both directions if ``subgraph_type`` says so, else as it is."""
+    is_bidirectional = subgraph_type == SubgraphType.bidirectional
+    return make_bidirectional(output) if is_bidirectional else output
+
+
+def move_all(values: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
+    """Move the tensors among ``values`` to a device; does not wait for it."""
+    return tuple(
+        each.to(device, non_blocking=True) if isinstance(each, Tensor) else each for each in values
+    )
+
+
+def make_bidirectional(
+    output: SamplerOutput | HeteroSamplerOutput,
+) -> SamplerOutput | HeteroSamplerOutput:
+    """Add to each edge its opposite, each pair of nodes once, in order of (col, row).
+
+    Where there are types, this is PyG's own function, which drops the ids of the edges it merges.
+    Otherwise an edge keeps its id, and one that stands only for the opposite of others has the id
+    of the first of them; PyG leaves open which, but CPU and GPU have to agree.
+
+    Parameters
+    ----------
+    output : SamplerOutput or HeteroSamplerOutput
+        Directional. ``num_sampled_nodes`` and ``num_sampled_edges`` become None, as in PyG.
+    """
+    if isinstance(output, HeteroSamplerOutput):
+        return output.to_bidirectional()
+    row = torch.cat([output.row, output.col])
+    col = torch.cat([output.col, output.row])
+    keys, order = (col * output.node.numel() + row).sort(stable=True)
+    is_head = torch.ones_like(keys, dtype=torch.bool)
+    torch.ne(keys[1:], keys[:-1], out=is_head[1:])
+    kept = order[is_head]
+    edge: Tensor | None = output.edge
+    return SamplerOutput(
+        node=output.node,
+        row=row[kept],
+        col=col[kept],
+        edge=None if edge is None else edge.repeat(2)[kept],
+        batch=output.batch,
+        metadata=output.metadata,
+    )

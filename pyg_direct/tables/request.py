@@ -1,0 +1,86 @@
+"""The ids of one request, and what is worked out about them once for all tables that answer it.
+
+Shape legend: ``R`` rows of a table, ``N`` requested rows.
+"""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Request:
+    """Ids of rows, in the order in which the rows are wanted.
+
+    Several tables of one node type share a request, and with it one check and one sort.
+
+    Parameters
+    ----------
+    index : int32 or int64 tensor, shape (N,)
+        On any device, in any order, repeated or not.
+    is_trusted : bool
+        The caller vouches that every id is valid. Nothing then waits for a GPU on which ids are
+        checked; a wrong id is still never read, but its row is left as it was.
+    is_sorted : bool
+        The ids are in ascending order, or in a few runs that are, as samplers give them.
+
+    Raises
+    ------
+    TypeError
+        If ``index`` does not hold int32 or int64.
+    ValueError
+        If ``index`` has not one dimension.
+    """
+
+    def __init__(self, index: Tensor, *, is_trusted: bool = False, is_sorted: bool = False) -> None:
+        if index.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"index holds {index.dtype}, expected torch.int32 or torch.int64")
+        if index.dim() != 1:
+            raise ValueError(f"index has shape {tuple(index.shape)}, expected one dimension")
+        self.index = index
+        self.is_trusted, self.is_sorted = is_trusted, is_sorted
+        self._ids: dict[torch.device, Tensor] = {}
+
+    def __len__(self) -> int:
+        return self.index.numel()
+
+    def ids(self, device: torch.device) -> Tensor:
+        """Return the ids as a contiguous int64 tensor on a device."""
+        if device not in self._ids:
+            self._ids[device] = self.index.to(device, torch.int64).contiguous()
+        return self._ids[device]
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """The lowest and the highest id, ``(0, -1)`` of none; waits for a GPU that holds them."""
+        if not len(self):
+            return 0, -1
+        lowest, highest = torch.stack(self.index.aminmax()).tolist()
+        return int(lowest), int(highest)
+
+    def order(self, device: torch.device, num_rows: int) -> Tensor:
+        """Return the positions of the ids in ascending order of id; int64 on a device."""
+        if not hasattr(self, "_order"):
+            keys = self.ids(device)
+            # Half the bits are half the passes of the sort.
+            self._order = torch.sort(keys.int() if num_rows <= 2**31 else keys).indices
+        return self._order
+
+    def check(self, name: str, num_rows: int) -> None:
+        """Refuse ids outside ``[0, R)``.
+
+        Raises
+        ------
+        IndexError
+            Naming the table, the id and the number of rows.
+        """
+        lowest, highest = self.bounds
+        if lowest < 0 or highest >= num_rows:
+            raise outside(name, lowest if lowest < 0 else highest, num_rows)
+
+
+def outside(name: str, wrong: int, num_rows: int) -> IndexError:
+    """Return the error for an id that a table of ``num_rows`` rows does not have."""
+    return IndexError(
+        f"id {wrong} is outside {name}, which has {num_rows} rows; expected ids in [0, {num_rows})"
+    )

@@ -1,0 +1,324 @@
+import numpy as np
+import pytest
+import torch
+import torch_geometric.loader
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import GraphSAGE
+
+import pyg_direct
+from pyg_direct import DirectNeighborSampler, NeighborLoader, from_data
+
+
+def make_data(num_nodes=60, num_edges=400):
+    generator = torch.Generator().manual_seed(1)
+    return Data(
+        x=torch.randn(num_nodes, 5, generator=generator),
+        y=torch.arange(num_nodes),
+        edge_index=torch.randint(0, num_nodes, (2, num_edges), generator=generator),
+        edge_attr=torch.randn(num_edges, 3, generator=generator),
+        train_mask=torch.arange(num_nodes) % 3 == 0,
+    )
+
+
+def make_hetero_data():
+    generator = torch.Generator().manual_seed(1)
+    data = HeteroData()
+    data["paper"].x = torch.randn(40, 5, generator=generator)
+    data["author"].num_nodes = 30  # no features at all
+    data["venue"].x = torch.randn(7, 2, generator=generator)
+    sizes = {"paper": 40, "author": 30, "venue": 7}
+
+    def edges(source, destination, num_edges):
+        row = torch.randint(0, sizes[source], (num_edges,), generator=generator)
+        col = torch.randint(0, sizes[destination], (num_edges,), generator=generator)
+        return torch.stack([row, col])
+
+    data["author", "writes", "paper"].edge_index = edges("author", "paper", 150)
+    data["author", "writes", "paper"].weight = torch.rand(150, generator=generator)
+    data["paper", "cites", "paper"].edge_index = edges("paper", "paper", 200)
+    data["venue", "holds", "author"].edge_index = edges("venue", "author", 0)
+    return data
+
+
+def assert_batch(batch, data, is_bidirectional=False):
+    """What PyG's own tests miss: each row and each edge is the one its id names."""
+    batch = batch.cpu()
+    assert batch.x.equal(data.x[batch.n_id])
+    assert batch.y.equal(data.y[batch.n_id])
+    assert batch.train_mask.equal(data.train_mask[batch.n_id])
+    assert batch.edge_attr.equal(data.edge_attr[batch.e_id])
+    edges, expected = batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id]
+    # A bidirectional batch holds some edges turned round, under the id of the edge that they are.
+    is_turned = (edges != expected).any(dim=0)
+    assert edges[:, is_turned].flip(0).equal(expected[:, is_turned])
+    assert is_bidirectional or not is_turned.any()
+    assert batch.n_id[: batch.batch_size].equal(batch.seeds)
+    assert batch.num_nodes == batch.n_id.numel()
+
+
+def assert_hetero_batch(batch, data):
+    batch = batch.cpu()
+    assert set(batch.node_types) == set(data.node_types)
+    assert set(batch.edge_types) == set(data.edge_types)
+    for node_type in ("paper", "venue"):
+        assert batch[node_type].x.equal(data[node_type].x[batch[node_type].n_id])
+    assert batch["author"].num_nodes == batch["author"].n_id.numel()
+    for source, relation, destination in data.edge_types:
+        edges = batch[source, relation, destination]
+        row, col = edges.edge_index
+        expected = data[source, relation, destination].edge_index[:, edges.e_id]
+        assert expected.equal(torch.stack([batch[source].n_id[row], batch[destination].n_id[col]]))
+    writes = ("author", "writes", "paper")
+    assert batch[writes].weight.equal(data[writes].weight[batch[writes].e_id])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"replace": True},
+        {"disjoint": True},
+        {"subgraph_type": "bidirectional"},
+        {"directed": 0},
+    ],
+    ids=str,
+)
+def test_batches_are_what_their_ids_say(device, options):
+    data = make_data()
+    seeds = torch.tensor([4, 4, 0, 59, 17, 4, 30])
+    loader = NeighborLoader(
+        from_data(data, device), [4, 3], input_nodes=seeds, batch_size=3, seed=7, **options
+    )
+
+    batches = list(loader)
+
+    assert [batch.batch_size for batch in batches] == [3, 3, 1]
+    for batch, expected in zip(batches, seeds.split(3), strict=True):
+        assert all(
+            value.device.type == device.type
+            for _, value in batch
+            if isinstance(value, torch.Tensor)
+        )
+        batch.seeds = expected
+        assert_batch(batch, data, options.get("subgraph_type") == "bidirectional")
+
+
+def test_heterogeneous_batches_are_what_their_ids_say(device):
+    data = make_hetero_data()
+    loader = NeighborLoader(from_data(data, device), [4, 3], input_nodes="paper", batch_size=8)
+
+    for number, batch in enumerate(loader):
+        assert_hetero_batch(batch, data)
+        assert batch["paper"].n_id[:8].tolist() == list(range(8 * number, 8 * number + 8))
+        assert batch["paper"].batch_size == 8
+
+
+def test_pygs_stock_loader_gives_the_same_batches(device):
+    data = make_data()
+    stores = from_data(data, device)
+    ours = NeighborLoader(stores, [4, 3], input_nodes=data.train_mask, batch_size=5, seed=3)
+    stock = torch_geometric.loader.NeighborLoader(
+        stores,
+        [4, 3],
+        input_nodes=data.train_mask,
+        batch_size=5,
+        neighbor_sampler=DirectNeighborSampler(stores, [4, 3], seed=3, device=device),
+        filter_per_worker=False,
+    )
+
+    for batch, expected in zip(ours, stock, strict=True):
+        for name in ("n_id", "e_id", "edge_index", "x", "y", "input_id"):
+            assert batch[name].cpu().equal(expected[name].cpu()), name
+        assert batch.batch_size == expected.batch_size
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make", [make_data, make_hetero_data])
+def test_cpu_and_gpu_give_the_same_hundred_batches(make):
+    data = make()
+    nodes = torch.arange(40).repeat(20)
+    input_nodes = nodes if make is make_data else ("paper", nodes)
+    loaders = [
+        NeighborLoader(
+            from_data(data, device), [4, 3], input_nodes=input_nodes, batch_size=8, seed=5
+        )
+        for device in ("cpu", "cuda")
+    ]
+
+    for left, right in zip(*loaders, strict=True):
+        right = right.cpu()
+        for one, other in zip(left.stores, right.stores, strict=True):
+            assert list(one.keys()) == list(other.keys())
+            for name in one:
+                if isinstance(one[name], torch.Tensor):
+                    assert one[name].equal(other[name]), name
+                else:
+                    assert one[name] == other[name], name
+    assert len(loaders[0]) == 100
+
+
+@pytest.mark.parametrize(
+    "input_nodes",
+    [None, [3, 1], range(5), torch.tensor([3, 1]), np.array([3, 1]), torch.arange(60) % 7 == 0],
+    ids=["all", "list", "range", "tensor", "numpy", "mask"],
+)
+def test_input_nodes_take_every_form(input_nodes):
+    loader = NeighborLoader(from_data(make_data(), "cpu"), [2], input_nodes, batch_size=60)
+
+    (batch,) = loader
+
+    expected = torch.arange(60) if input_nodes is None else torch.as_tensor(input_nodes)
+    expected = expected.nonzero().view(-1) if expected.dtype == torch.bool else expected
+    assert batch.n_id[: batch.batch_size].equal(expected)
+
+
+@pytest.mark.parametrize(
+    "input_nodes",
+    ["author", ("author", None), ("author", [3, 1]), ("author", torch.arange(30) == 2)],
+    ids=["type", "type and None", "list", "mask"],
+)
+def test_input_nodes_of_a_type_without_features(input_nodes):
+    loader = NeighborLoader(from_data(make_hetero_data(), "cpu"), [2], input_nodes, batch_size=30)
+
+    (batch,) = loader
+
+    assert batch["author"].batch_size in (30, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("input_nodes", "error", "message"),
+    [
+        (torch.tensor([60]), IndexError, r"input_nodes holds 60, expected ids in \[0, 60\)"),
+        (torch.tensor([-1]), IndexError, r"input_nodes holds -1"),
+        (torch.ones(3, dtype=torch.bool), IndexError, r"mask of 3 entries, expected 60"),
+        (torch.rand(3), TypeError, r"input_nodes is tensor"),
+        ("paper", ValueError, r"node type 'paper', which neither store holds"),
+    ],
+    ids=["id", "negative", "mask", "float", "type"],
+)
+def test_input_nodes_are_checked(input_nodes, error, message):
+    with pytest.raises(error, match=message):
+        NeighborLoader(from_data(make_data(), "cpu"), [2], input_nodes)
+
+
+def test_input_nodes_need_a_type_if_heterogeneous():
+    with pytest.raises(ValueError, match="the graph is heterogeneous"):
+        NeighborLoader(from_data(make_hetero_data(), "cpu"), [2])
+
+
+def test_takes_data_itself():
+    data = make_data()
+    (batch,) = NeighborLoader(data, [2], input_nodes=[3, 1], batch_size=2)
+
+    assert batch.x.cpu().equal(data.x[batch.n_id.cpu()])
+
+
+def test_rejects_other_stores():
+    with pytest.raises(TypeError, match="for stores of your own use PyG's NeighborLoader"):
+        NeighborLoader((1, 2), [2])
+
+
+def test_empty_seeds_make_no_batch(device):
+    data = make_data()
+    loader = NeighborLoader(from_data(data, device), [2], input_nodes=[], batch_size=2)
+
+    assert list(loader) == []
+
+
+def test_transform_and_transform_sampler_output():
+    calls = []
+    loader = NeighborLoader(
+        from_data(make_data(), "cpu"),
+        [2],
+        input_nodes=[3],
+        transform_sampler_output=lambda out: calls.append(type(out).__name__) or out,
+        transform=lambda batch: (calls.append(batch.num_nodes > 0), batch)[1],
+    )
+
+    next(iter(loader))
+
+    assert calls == ["SamplerOutput", True]
+
+
+def test_workers_sample_and_the_main_process_gathers(device):
+    data = make_data()
+    loader = NeighborLoader(
+        from_data(data, device), [4, 3], input_nodes=data.train_mask, batch_size=4, num_workers=2
+    )
+
+    batches = list(loader)
+
+    assert sum(batch.batch_size for batch in batches) == 20
+    for batch in batches:
+        assert batch.x.device.type == device.type
+        batch.seeds = batch.input_id.cpu()
+        assert_batch(batch, data)
+
+
+@pytest.mark.gpu
+class TestOnGpu:
+    def test_workers_that_gather_are_refused(self):
+        stores = from_data(make_data(), "cuda")
+
+        with pytest.raises(ValueError, match="filter_per_worker is True"):
+            NeighborLoader(stores, [2], filter_per_worker=True)
+
+    def test_stock_loader_with_gathering_workers_names_the_way_out(self):
+        stores = from_data(make_data(), "cuda")
+        loader = torch_geometric.loader.NeighborLoader(
+            stores,
+            [2],
+            input_nodes=torch.arange(4),
+            neighbor_sampler=DirectNeighborSampler(stores, [2], device="cpu"),
+            num_workers=1,
+        )
+
+        with pytest.raises(RuntimeError, match="filter_per_worker=False"):
+            next(iter(loader))
+
+    def test_pinning_is_refused(self):
+        with pytest.raises(ValueError, match="pin_memory is True"):
+            NeighborLoader(from_data(make_data(), "cuda"), [2], pin_memory=True)
+
+    def test_gpu_sampler_in_workers_is_refused(self):
+        stores = from_data(make_data(), "cuda")
+        sampler = DirectNeighborSampler(stores, [2], device="cuda")
+
+        with pytest.raises(ValueError, match="neighbor_sampler runs on the GPU"):
+            NeighborLoader(stores, [2], neighbor_sampler=sampler, num_workers=1)
+
+
+def test_a_wrong_id_leaves_the_process_in_order(device):
+    data = make_data()
+    feature_store, graph_store = from_data(data, device)
+
+    with pytest.raises(IndexError, match="id 60 is outside tensor 'x', which has 60 rows"):
+        feature_store[None, "x", torch.tensor([1, 60], device=device)]
+
+    batch = next(iter(NeighborLoader((feature_store, graph_store), [2], batch_size=60)))
+    assert batch.x.cpu().equal(data.x[batch.n_id.cpu()])
+
+
+def test_trains(device):
+    data = make_data()
+    feature_store, graph_store = from_data(data, device)
+    loader = NeighborLoader((feature_store, graph_store), [5, 5], batch_size=20, shuffle=True)
+    model = GraphSAGE(5, 16, num_layers=2, out_channels=60).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    losses = []
+    for _ in range(15):
+        for batch in loader:
+            out = model(batch.x, batch.edge_index)[: batch.batch_size]
+            loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_all_is_sorted_and_complete():
+    assert pyg_direct.__all__ == sorted(pyg_direct.__all__)
+    assert all(hasattr(pyg_direct, name) for name in pyg_direct.__all__)
