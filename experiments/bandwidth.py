@@ -2,8 +2,8 @@
 
 GB/s are 10^9 payload bytes a second, counted from shapes; ``of_memcpy`` is the share of what one
 ``cudaMemcpy`` of 1 GiB from pinned memory reaches in the same run (on the CPU: a copy in memory).
-Ids are uniform at random and not sorted, and every repeat has ids of its own, so that no cache holds the
-rows already; a sort is part of the time of a method that sorts.
+Ids are uniform at random and not sorted, and every repeat has ids of its own, so that no cache
+holds the rows already; a sort is part of the time of a method that sorts.
 """
 
 import time
