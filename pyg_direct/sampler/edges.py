@@ -80,14 +80,14 @@ class Draw:
         """1 if a neighbour may be drawn twice, else 0."""
         return int(self.method == sample.REPLACED and self.fanout >= 0)
 
-    def for_relation(self, relation: Relation) -> "Draw":
-        """Return the same draw with the form of edge ids that a relation has, if ids are wanted."""
-        if self.edge_form == sample.EDGE_NONE:
-            return self
-        is_permuted = relation.perm is not None
-        return replace(
-            self, edge_form=sample.EDGE_PERMUTED if is_permuted else sample.EDGE_POSITION
-        )
+    def for_relation(
+        self, relation: Relation, *, fanout: int, stream: int, edges_place: int
+    ) -> "Draw":
+        """Return the draw of one hop, with the form of ids that the relation's edges have."""
+        form = self.edge_form
+        if form != sample.EDGE_NONE:
+            form = sample.EDGE_POSITION if relation.perm is None else sample.EDGE_PERMUTED
+        return replace(self, edge_form=form, fanout=fanout, stream=stream, edges_place=edges_place)
 
 
 @dataclass(slots=True, kw_only=True)

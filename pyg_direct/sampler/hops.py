@@ -9,7 +9,7 @@ the first local id of each of its levels (``H + 2`` entries), then the number of
 relation and hop (``R * H`` entries).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -115,12 +115,10 @@ class HopSampler:
             edges: HopEdges | None = None
             if frontier is not None and fanout != 0 and relation.num_edges > 0:
                 place = index * self._num_hops + hop
-                draw = replace(
-                    self._draw, fanout=fanout, stream=place, edges_place=self._edges_start + place
+                draw = self._draw.for_relation(
+                    relation, fanout=fanout, stream=place, edges_place=self._edges_start + place
                 )
-                edges = HopEdges(
-                    relation=relation, frontier=frontier, draw=draw.for_relation(relation)
-                )
+                edges = HopEdges(relation=relation, frontier=frontier, draw=draw)
                 self._stages.count(edges)
                 hop_edges.append(edges)
             self._edges[relation.edge_type].append(edges)

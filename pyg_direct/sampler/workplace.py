@@ -1,5 +1,7 @@
 """A device on which batches are made: the placed topology, and what is kept between batches."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
@@ -57,6 +59,17 @@ class Workplace:
         is_induced : bool
             Return all edges between the sampled nodes.
         """
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            return self._sample(seeds, fanouts, draw, is_disjoint, is_induced)
+
+    def _sample(
+        self,
+        seeds: dict[NodeType, Tensor],
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+        is_disjoint: bool,
+        is_induced: bool,
+    ) -> Sampled:
         stages = self._stages()
         num_levels = max((len(hops) for hops in fanouts.values()), default=0) + 1
         nodes = self._nodes(seeds, stages, num_levels, is_disjoint)

@@ -1,4 +1,5 @@
 import itertools
+import mmap
 
 import numpy as np
 import pytest
@@ -199,3 +200,24 @@ def test_distinct_draws_of_a_hub_read_no_more_than_they_draw():
 
     assert len(set(offset.tolist())) == 100
     assert offset.max() > 2**31
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64], ids=["int32", "int64"])
+def test_pick_neighbors_reads_beyond_two_to_the_31_edges(dtype):
+    # Pages that nobody writes take no memory.
+    num_edges = 2**31 + 1000
+    row = np.frombuffer(mmap.mmap(-1, num_edges * dtype().itemsize), dtype)
+    row[-5:] = [3, 1, 4, 1, 5]
+    start, degree, ends = np.array([num_edges - 5]), np.array([5]), np.array([5])
+    empty, totals = np.empty(0, np.int64), np.array([0, 1, 0])
+    column, offset, source, edge = (np.zeros(5, np.int64) for _ in range(4))
+
+    sample.draw_neighbors_cpu(ends, 1, degree, sample.DISTINCT, KEY, 0, column, offset)
+    arguments = start, degree, ends, 1
+    rest = sample.DISTINCT, offset, totals, 0, 2
+    sample.pick_neighbors_cpu(
+        row, empty, sample.EDGE_POSITION, *arguments, *rest, column, source, edge
+    )
+
+    assert source.tolist() == [3, 1, 4, 1, 5]
+    assert edge.tolist() == list(range(num_edges - 5, num_edges))
