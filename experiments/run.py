@@ -74,6 +74,9 @@ def run_job(cfg: DictConfig, folder: Path) -> Rows:
     folder.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(cfg, folder / "resolved.yaml", resolve=True)
     rows = build_task(cfg)()
+    if os.environ.get("RANK", "0") != "0":
+        # Under torchrun every rank has the same rows: the first one writes them.
+        return rows
     write_table(folder / "result.csv", rows, describe_environment(_command()))
     print(f"{render_table(rows)}\n\nwritten to {folder}")
     return rows

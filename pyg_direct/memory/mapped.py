@@ -202,7 +202,7 @@ class MappedArray:
         # Sending a tensor to another process moves its storage, from under our registration; only
         # what is shared already stays where it is.
         tensor = self.cpu_view()
-        is_shared = tensor.is_shared()  # type: ignore[no-untyped-call]
+        is_shared = tensor.is_shared()
         return MappedArray, (tensor if is_shared else tensor.clone(),)
 
     def __enter__(self) -> "MappedArray":

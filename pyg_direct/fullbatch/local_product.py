@@ -1,0 +1,114 @@
+"""The product of one tile piece, by torch's library or by a kernel of our own.
+
+Shape legend: ``m`` rows, ``k`` columns of the piece, ``w`` columns of the operand.
+"""
+
+from typing import Literal
+
+import torch
+from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
+from torch import Tensor
+
+from pyg_direct.fullbatch.tiles import TilePiece
+from pyg_direct.kernels.multiply import multiply_csr
+
+Engine = Literal["library", "kernel"]
+ENGINES: tuple[Engine, ...] = ("library", "kernel")
+# The kernel takes the same type for values and dense rows.
+KERNEL_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+WIDEST_SLICE = 256
+
+
+def check_engine(engine: Engine, dtype: torch.dtype, device: torch.device) -> None:
+    """Check that ``engine`` multiplies ``dtype`` on ``device``.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine = {engine!r}, expected one of {ENGINES}")
+    if engine == "library":
+        return
+    if device.type != "cuda" and not IS_SIMULATOR:
+        raise ValueError(f"engine = 'kernel' on {device}, expected a CUDA device: use 'library'")
+    if dtype not in KERNEL_TYPES:
+        raise ValueError(
+            f"engine = 'kernel' with {dtype}, expected one of {list(KERNEL_TYPES)}: use 'library'"
+        )
+
+
+def value_dtype(engine: Engine, dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """Return the type of a tile's values for dense rows of ``dtype``."""
+    if engine == "library" and device.type == "cpu" and dtype == torch.bfloat16:
+        # MKL multiplies no bfloat16 matrix: see ``add_product``.
+        return torch.float32
+    return dtype
+
+
+def add_product(
+    piece: TilePiece,
+    rows: Tensor,
+    out: Tensor,
+    *,
+    engine: Engine,
+    column_block: int | None,
+    overwrite: bool,
+) -> None:
+    """Set ``out`` to the piece times ``rows``, or add it where ``overwrite`` is false.
+
+    On CUDA the call does not wait; the current stream carries it.
+
+    Parameters
+    ----------
+    piece : TilePiece
+    rows : tensor, shape (k, w)
+        Contiguous.
+    out : tensor, shape (m, w)
+        Contiguous. bfloat16 is accumulated in float32 and rounded once a call.
+    engine : {"library", "kernel"}
+        torch's CSR product (cuSPARSE, MKL), or ``multiply_csr``.
+    column_block : int or None
+        Columns taken at a time, so that the part of ``rows`` in use fits a GPU's L2 cache.
+    overwrite : bool
+        Ignore what ``out`` holds.
+    """
+    if engine == "kernel":
+        _multiply_by_kernel(piece, rows, out, column_block or WIDEST_SLICE, overwrite)
+        return
+    width = out.size(1)
+    block = column_block or width
+    for first in range(0, width, block):
+        part = slice(first, min(first + block, width))
+        _multiply_by_library(piece.matrix, rows[:, part], out[:, part], 0.0 if overwrite else 1.0)
+
+
+def _multiply_by_library(matrix: Tensor, rows: Tensor, out: Tensor, beta: float) -> None:
+    if out.dtype == torch.bfloat16 and out.device.type == "cpu":
+        wide = torch.mm(matrix, rows.float())
+        out.copy_(wide if beta == 0.0 else wide.add_(out))
+        return
+    torch.addmm(out, matrix, rows, beta=beta, out=out)
+
+
+def _multiply_by_kernel(
+    piece: TilePiece, rows: Tensor, out: Tensor, slice_columns: int, overwrite: bool
+) -> None:
+    matrix = piece.matrix
+    stream = torch.cuda.current_stream(out.device).cuda_stream if out.is_cuda else 0
+    multiply_csr(
+        matrix.crow_indices(),
+        matrix.col_indices(),
+        matrix.values(),
+        piece.long_row,
+        rows,
+        out,
+        num_rows=out.size(0),
+        num_long_rows=piece.long_row.numel(),
+        num_columns=out.size(1),
+        number_type=KERNEL_TYPES[out.dtype],
+        accumulate=not overwrite,
+        slice_columns=slice_columns,
+        stream=stream,
+    )

@@ -1,0 +1,207 @@
+"""From a graph's source to everything one rank needs for training.
+
+Shape legend: ``n`` vertices, ``m`` rows of this rank, ``P`` ranks.
+"""
+
+import torch
+from torch import Tensor
+
+from pyg_direct.fullbatch.adjacency import Adjacency, build_adjacency
+from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
+from pyg_direct.fullbatch.local_graph import LocalGraph, Placement
+from pyg_direct.fullbatch.local_product import check_engine, value_dtype
+from pyg_direct.fullbatch.memory import (
+    GIB,
+    allocate_buffers,
+    plan_buffers,
+    plan_temporaries,
+)
+from pyg_direct.fullbatch.model import FullBatchGNN
+from pyg_direct.fullbatch.partition import Balance, Order, Partition, balance_of, partition_nodes
+from pyg_direct.fullbatch.processes import Ranks
+from pyg_direct.fullbatch.propagation import Propagation
+from pyg_direct.fullbatch.source import GraphSource
+from pyg_direct.fullbatch.staged_product import StagedProduct
+
+SPLITS = ("train", "val", "test")
+# Of one parameter: its value, its gradient, the one of the step before, and Adam's two moments.
+COPIES_PER_PARAMETER = 5
+
+
+def prepare(
+    model: FullBatchGNN, source: GraphSource, ranks: Ranks, placement: Placement
+) -> LocalGraph:
+    """Read this rank's part, normalize it, allocate the buffers, and compute A X.
+
+    Parameters
+    ----------
+    model : FullBatchGNN
+    source : GraphSource
+        Not kept.
+    ranks : Ranks
+    placement : Placement
+
+    Raises
+    ------
+    ValueError
+        If the features are not as wide as the model expects.
+    RuntimeError
+        If the device has less free memory than predicted.
+    """
+    architecture = model.architecture
+    if source.num_features != architecture.widths[0]:
+        raise ValueError(
+            f"x has {source.num_features} columns, expected in_channels = {architecture.widths[0]}"
+        )
+    partition = _partition(source, ranks, placement)
+    node = partition.nodes(ranks.rank)
+    adjacency = _adjacency(model, source, partition, ranks, placement)
+    label, masks = _targets(source, node, ranks.device)
+    parts = _predict(model, adjacency, partition.sizes, ranks, placement)
+    parts["labels and masks"] = sum(tensor.nbytes for tensor in (label, *masks.values()))
+    _check_free(parts, ranks.device)
+    inputs = _load_features(model, source, node, ranks.device, placement)
+    propagation = _propagation(model, adjacency, inputs, ranks, partition.sizes, node, placement)
+    propagation.aggregate_features()
+    return LocalGraph(
+        node=node,
+        label=label,
+        masks=masks,
+        num_labelled=_count(masks, ranks),
+        propagation=propagation,
+        parts=parts,
+        balance=_balance(adjacency, ranks),
+    )
+
+
+def _propagation(
+    model: FullBatchGNN,
+    adjacency: Adjacency,
+    inputs: ResidentRows | StreamedRows,
+    ranks: Ranks,
+    sizes: tuple[int, ...],
+    node: Tensor,
+    placement: Placement,
+) -> Propagation:
+    buffers = allocate_buffers(
+        model.architecture, sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
+    )
+    product = StagedProduct(
+        ranks,
+        sizes,
+        buffers=buffers.receive,
+        engine=placement.engine,
+        column_block=placement.column_block,
+    )
+    return Propagation(
+        model.architecture,
+        adjacency=adjacency,
+        product=product,
+        inputs=inputs,
+        buffers=buffers,
+        node=node.to(ranks.device) if model.architecture.dropout else None,
+    )
+
+
+def _partition(source: GraphSource, ranks: Ranks, placement: Placement) -> Partition:
+    # One rank has nothing to balance, and ascending vertices are read without a gather.
+    order: Order = "natural" if ranks.num_ranks == 1 else placement.order
+    return partition_nodes(source.num_nodes, ranks.num_ranks, order=order, seed=placement.seed)
+
+
+def _adjacency(
+    model: FullBatchGNN,
+    source: GraphSource,
+    partition: Partition,
+    ranks: Ranks,
+    placement: Placement,
+) -> Adjacency:
+    check_engine(placement.engine, placement.dtype, ranks.device)
+    return build_adjacency(
+        source.edges(partition.nodes(ranks.rank), ranks.device),
+        partition,
+        ranks,
+        normalization=model.normalization,
+        self_loops=model.self_loops,
+        dtype=value_dtype(placement.engine, placement.dtype, ranks.device),
+    )
+
+
+def _targets(
+    source: GraphSource, node: Tensor, device: torch.device
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Read labels and masks; without a ``train_mask`` every vertex is trained on."""
+    label = source.rows("y", node).view(-1).to(device=device, dtype=torch.int32)
+    masks = {
+        split: source.rows(f"{split}_mask", node).to(device=device, dtype=torch.bool)
+        for split in SPLITS
+        if source.has(f"{split}_mask")
+    }
+    masks.setdefault("train", torch.ones_like(label, dtype=torch.bool))
+    return label, masks
+
+
+def _count(masks: dict[str, Tensor], ranks: Ranks) -> dict[str, int]:
+    counts = torch.stack([mask.sum() for mask in masks.values()])
+    ranks.sum_in_place(counts)
+    return dict(zip(masks, counts.tolist(), strict=True))
+
+
+def _predict(
+    model: FullBatchGNN,
+    adjacency: Adjacency,
+    sizes: tuple[int, ...],
+    ranks: Ranks,
+    placement: Placement,
+) -> dict[str, int]:
+    architecture, rows = model.architecture, sizes[ranks.rank]
+    size = placement.dtype.itemsize
+    table = rows * architecture.table_width * size
+    if placement.features == "host":
+        table = StreamedRows.staging_bytes_of(rows, architecture.table_width * size, ranks.device)
+    parameters = sum(p.numel() * p.element_size() for p in model.parameters())
+    return {
+        **plan_buffers(architecture, sizes, ranks.rank, size),
+        "input": table,
+        "adjacency": adjacency.num_bytes,
+        "vertex numbers": rows * 8 if architecture.dropout else 0,
+        "parameters": COPIES_PER_PARAMETER * parameters,
+        **plan_temporaries(architecture, rows, size),
+    }
+
+
+def _check_free(parts: dict[str, int], device: torch.device) -> None:
+    if device.type != "cuda":
+        return
+    needed = sum(parts.values()) - parts["adjacency"]
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
+    if needed > free:
+        raise RuntimeError(
+            f"training needs {needed / GIB:.2f} GiB more on {device}, {free / GIB:.2f} GiB are "
+            f"free: use features='host', dtype=bfloat16, or more ranks"
+        )
+
+
+def _load_features(
+    model: FullBatchGNN,
+    source: GraphSource,
+    node: Tensor,
+    device: torch.device,
+    placement: Placement,
+) -> ResidentRows | StreamedRows:
+    architecture = model.architecture
+    table = ResidentRows if placement.features == "device" else StreamedRows
+    inputs = table(node.numel(), architecture.table_width, dtype=placement.dtype, device=device)
+    first = architecture.table_width - architecture.widths[0]
+    for start, rows in source.feature_pieces(node):
+        inputs.write(start, first, rows)
+    return inputs
+
+
+def _balance(adjacency: Adjacency, ranks: Ranks) -> Balance:
+    counts = torch.zeros(ranks.num_ranks, ranks.num_ranks, dtype=torch.int64)
+    counts[ranks.rank] = torch.tensor(adjacency.num_nonzeros)
+    counts = counts.to(ranks.device)
+    ranks.sum_in_place(counts)
+    return balance_of(counts.cpu())
