@@ -57,8 +57,10 @@ class Draw:
         Edges a node; all of them if negative.
     method : int
         ``DISTINCT``, ``REPLACED`` or ``LAST``.
-    key, stream : int
+    stream : int
         Of the random numbers, as in ``pyg_direct.kernels.random``.
+    key : int64 tensor, shape (1,)
+        Of the random numbers, on the sampler's device.
     edge_form : int
         ``EDGE_NONE``, ``EDGE_POSITION`` or ``EDGE_PERMUTED``; see ``for_relation``.
     edges_place : int
@@ -69,10 +71,10 @@ class Draw:
 
     fanout: int
     method: int
-    key: int
-    stream: int
     edge_form: int
-    edges_place: int
+    stream: int = 0
+    edges_place: int = 0
+    key: Tensor = NO_IDS
     seed_times: Tensor | None = None
 
     @property
@@ -158,7 +160,7 @@ class CpuStages:
     def draw(self, edges: HopEdges) -> None:
         """Draw the edges."""
         ends, start, degree = edges.ends.numpy(), edges.start.numpy(), edges.degree.numpy()
-        key, stream = edges.draw.key, edges.draw.stream
+        key, stream = int(edges.draw.key), edges.draw.stream
         slots = edges.column.numpy(), edges.offset.numpy()
         if not edges.has_weights:
             sample.draw_neighbors_cpu(

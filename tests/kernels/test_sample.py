@@ -146,11 +146,11 @@ def test_draw_and_pick_equal_reference(fanout, method, dtype, kernel_memory):
     num_slots = len(raw[0]) + 5
     column, offset, source, edge = (np.full(num_slots, -9, np.int64) for _ in range(4))
     totals = inputs["totals"]
-    arrays = *inputs.values(), column, offset, source, edge
+    arrays = *inputs.values(), np.array([KEY]), column, offset, source, edge
 
-    with kernel_memory(*arrays) as (row, perm, start, degree, ends, t, c, o, s, e):
+    with kernel_memory(*arrays) as (row, perm, start, degree, ends, t, k, c, o, s, e):
         shape = launch_shape(num_slots)
-        sample.draw_neighbors(*shape, ends, 33, num_slots, degree, method, KEY, 6, c, o)
+        sample.draw_neighbors(*shape, ends, 33, num_slots, degree, method, k, 6, c, o)
         sample.pick_neighbors[dtype().itemsize](
             *shape, row, perm, form, start, degree, ends, 33, num_slots, method, o, t, 0, 2,
             c, s, e,

@@ -99,7 +99,7 @@ def test_every_placement_gives_the_same(topology, dtype):
     expected = DirectNeighborSampler(stores, [5, 3], seed=5, device="cpu")
     sampler = DirectNeighborSampler(stores, [5, 3], seed=5, device="cuda", topology=topology)
 
-    for batch in range(3):
+    for batch in range(5):
         out = sampler.sample_from_nodes(inputs, batch=batch)
         assert out.node.is_cuda
         assert_same(expected.sample_from_nodes(inputs, batch=batch), out)
