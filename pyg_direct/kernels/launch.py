@@ -8,9 +8,11 @@ Assumption: who launches keeps every array alive until the stream has passed the
 """
 
 import ctypes
+import functools
+import struct
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,23 @@ def span_of(array: Any) -> Span:
     return Span(array.ctypes.data, array.nbytes)
 
 
+class _ArgumentWords(threading.local):
+    """Memory for the arguments of one kernel, one for each thread, made once: ctypes is slow.
+
+    The driver copies the arguments before a launch returns.
+    """
+
+    def __init__(self, num_arguments: int) -> None:
+        self.buffer = bytearray(8 * num_arguments)
+        self.pack_into = struct.Struct(f"{num_arguments}q").pack_into
+        self._words = (ctypes.c_int64 * num_arguments).from_buffer(self.buffer)
+        first = ctypes.addressof(self._words)
+        self._pointers = (ctypes.c_void_p * num_arguments)(
+            *range(first, first + len(self.buffer), 8)
+        )
+        self.address = ctypes.addressof(self._pointers)
+
+
 class CudaKernel:
     """A CUDA kernel of one signature, compiled at its first launch and cached on disk.
 
@@ -77,7 +96,7 @@ class CudaKernel:
         self._dtypes = tuple(None if dtype is None else np.dtype(dtype) for dtype in dtypes)
         self._options = options
         self._handles: dict[int, Any] = {}
-        self._words_type = ctypes.c_int64 * len(dtypes)
+        self._words = _ArgumentWords(len(dtypes))
         self.__doc__ = function.__doc__
 
     def __call__(
@@ -111,24 +130,25 @@ class CudaKernel:
     def _launch(
         self, num_blocks: int, threads_per_block: int, arguments: tuple[Any, ...], stream: int
     ) -> None:
-        driver = _driver()
-        # An int is a number or an address already: the shortest way there is.
-        words = self._words_type(
-            *[value if type(value) is int else _address_of(value) for value in arguments]
-        )
-        first = ctypes.addressof(words)
-        pointers = self._words_type(*range(first, first + 8 * len(arguments), 8))
-        (code,) = driver.cuLaunchKernel(
-            self._handle(driver), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream,
-            ctypes.addressof(pointers), 0,
+        driver, words = _driver(), self._words
+        words.pack_into(
+            words.buffer, 0,
+            *[
+                value if dtype is None else _address_of(value)
+                for value, dtype in zip(arguments, self._dtypes, strict=True)
+            ],
         )  # fmt: skip
+        (code,) = driver.cuLaunchKernel(
+            self._handle(), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream, words.address, 0
+        )
         if code != driver.CUresult.CUDA_SUCCESS:
             raise RuntimeError(
                 f"launch of {self._function.__name__} with {num_blocks} blocks of "
                 f"{threads_per_block} threads failed: {code.name} ({int(code)})"
             )
 
-    def _handle(self, driver: Any) -> Any:
+    def _handle(self) -> Any:
+        driver = _driver()
         code, device = driver.cuCtxGetDevice()
         if code != driver.CUresult.CUDA_SUCCESS:
             device = cuda.current_context().device.id
@@ -138,7 +158,6 @@ class CudaKernel:
         return handle
 
     def _compile(self) -> Any:
-        from cuda.bindings import driver
         from numba.cuda import types
 
         def argument_type(dtype: np.dtype[Any] | None) -> Any:
@@ -148,21 +167,23 @@ class CudaKernel:
         dispatcher = cuda.jit(self._function, cache=True, **self._options)
         signature = types.void(*[argument_type(dtype) for dtype in self._dtypes])
         kernel = dispatcher.compile(signature.args)
-        return driver.CUkernel(int(kernel.library.get_cufunc().handle))
-
-
-@cache
-def _driver() -> Any:
-    from cuda.bindings import driver
-
-    return driver
+        return _driver().CUkernel(int(kernel.library.get_cufunc().handle))
 
 
 def _address_of(array: Any) -> int:
+    """Return the address that ``span_of`` finds, in a third of the time: launches are many."""
     if isinstance(array, Span):
         return array.address
     address: int = array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data
     return address
+
+
+@functools.cache
+def _driver() -> Any:
+    """Import the driver's bindings, which only a machine with a GPU needs."""
+    from cuda.bindings import driver
+
+    return driver
 
 
 def _numpy_view(span: Span, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -197,7 +197,7 @@ def count_past_neighbors_kernel(
 
 
 def draw_neighbors_kernel(ends, bound, num_slots, degree, method, key, stream, column, offset):
-    """CUDA version of ``draw_neighbors``, one thread a slot."""
+    """CUDA version of ``draw_neighbors``, one thread a slot; ``key`` is in memory."""
     total = ends[bound - 1]
     for slot in range(cuda.grid(1), num_slots, cuda.gridsize(1)):
         if slot >= total:
@@ -205,7 +205,9 @@ def draw_neighbors_kernel(ends, bound, num_slots, degree, method, key, stream, c
         i = slot_owner(ends, bound, slot)
         first = ends[i - 1] if i > 0 else 0
         column[slot] = i
-        offset[slot] = draw_offset(method, key, stream, i, slot - first, ends[i] - first, degree[i])
+        offset[slot] = draw_offset(
+            method, key[0], stream, i, slot - first, ends[i] - first, degree[i]
+        )
 
 
 def pick_neighbors_kernel(
@@ -245,7 +247,7 @@ _PICK = (
 count_neighbors = CudaKernel(count_neighbors_kernel, *_COUNT)
 count_past_neighbors = CudaKernel(count_past_neighbors_kernel, *_COUNT, INT64, INT64, INT64)
 draw_neighbors = CudaKernel(
-    draw_neighbors_kernel, INT64, NUMBER, NUMBER, INT64, *[NUMBER] * 3, INT64, INT64
+    draw_neighbors_kernel, INT64, NUMBER, NUMBER, INT64, NUMBER, INT64, NUMBER, INT64, INT64
 )
 pick_neighbors = {
     4: CudaKernel(pick_neighbors_kernel, INT32, *_PICK),

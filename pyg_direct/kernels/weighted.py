@@ -138,6 +138,7 @@ def list_earliest_kernel(
     """First half of ``draw_earliest``: each lane lists the earliest of its share.
 
     ``times`` and ``items`` have shape (last_node - first_node, L, fanout), ``sizes`` (.., L).
+    ``key`` is in memory.
     """
     num_lists = (last_node - first_node) * NUM_LANES
     for place in range(cuda.grid(1), num_lists, cuda.gridsize(1)):
@@ -146,7 +147,7 @@ def list_earliest_kernel(
         size = 0
         if num > 0 and num < degree[i]:
             for item in range(place % NUM_LANES, degree[i], NUM_LANES):
-                time = random_exponential(key, stream, i, item) / weight[start[i] + item]
+                time = random_exponential(key[0], stream, i, item) / weight[start[i] + item]
                 size = insert_earliest(times, items, place * fanout, size, num, time, item)
         sizes[place] = size
 
@@ -192,7 +193,7 @@ def merge_earliest_kernel(
 def draw_by_sums_kernel(
     ends, bound, num_slots, start, degree, weight_sum, key, stream, column, offset
 ):
-    """CUDA version of ``draw_by_sums``, one thread a slot."""
+    """CUDA version of ``draw_by_sums``, one thread a slot; ``key`` is in memory."""
     total = ends[bound - 1]
     for slot in range(cuda.grid(1), num_slots, cuda.gridsize(1)):
         if slot >= total:
@@ -200,14 +201,14 @@ def draw_by_sums_kernel(
         i = slot_owner(ends, bound, slot)
         first = ends[i - 1] if i > 0 else 0
         column[slot] = i
-        offset[slot] = draw_by_sum(key, stream, i, slot - first, weight_sum, start[i], degree[i])
+        offset[slot] = draw_by_sum(key[0], stream, i, slot - first, weight_sum, start[i], degree[i])
 
 
 INT64, FLOAT64, NUMBER = np.int64, np.float64, None
 
 list_earliest = CudaKernel(
     list_earliest_kernel,
-    INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, NUMBER, NUMBER, NUMBER, FLOAT64, INT64, INT64,
+    INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, INT64, NUMBER, NUMBER, FLOAT64, INT64, INT64,
 )  # fmt: skip
 merge_earliest = CudaKernel(
     merge_earliest_kernel,
@@ -215,5 +216,5 @@ merge_earliest = CudaKernel(
 )  # fmt: skip
 draw_by_sums = CudaKernel(
     draw_by_sums_kernel,
-    INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, NUMBER, NUMBER, INT64, INT64,
+    INT64, NUMBER, NUMBER, INT64, INT64, FLOAT64, INT64, NUMBER, INT64, INT64,
 )  # fmt: skip

@@ -27,7 +27,7 @@ from pyg_direct.sampler.fanout import read_fanouts
 from pyg_direct.sampler.graph import SamplerGraph
 from pyg_direct.sampler.links import by_type, number_by_link
 from pyg_direct.sampler.negatives import KeyedNegativeSampling
-from pyg_direct.sampler.options import check_options, resolve_seed
+from pyg_direct.sampler.options import check_options, refuse_worker, resolve_seed
 from pyg_direct.sampler.output import finish_output, make_output, move_all
 from pyg_direct.sampler.placement import check_placement
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -72,6 +72,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     return_e_id : bool
         Whether outputs have ``edge``. Where edges were put as COO or CSR, each id is one more read
         of host memory.
+    cuda_graph : bool
+        On a GPU, repeat batches of one size by a CUDA graph. It keeps the memory of a batch, up to
+        two times. Not used for disjoint trees, induced subgraphs, and where sizes are not bounded.
 
     Raises
     ------
@@ -108,6 +111,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         device: torch.device | str | None = None,
         topology: str = "mapped",
         return_e_id: bool = True,
+        cuda_graph: bool = True,
     ) -> None:
         check_options(
             temporal_strategy=temporal_strategy,
@@ -116,8 +120,8 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         )
         self.subgraph_type = SubgraphType(subgraph_type)
         self.sample_direction, self.return_e_id = sample_direction, return_e_id
-        self.temporal_strategy, self.replace = temporal_strategy, replace
-        self._topology, self._disjoint = check_placement(topology), disjoint
+        self.temporal_strategy, self.replace, self._disjoint = temporal_strategy, replace, disjoint
+        self._topology, self._is_captured = check_placement(topology), cuda_graph
         self.device, self.seed = resolve_device(device), resolve_seed(seed)
         self._graph = SamplerGraph.from_data(
             data, time_attr=time_attr, weight_attr=weight_attr, is_sorted=is_sorted,
@@ -255,12 +259,12 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
         times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
         draw = Draw(
-            fanout=-1, method=self._method(), key=key, stream=0, edges_place=0,
+            fanout=-1, method=self._method(),
             edge_form=sample.EDGE_POSITION if self.return_e_id else sample.EDGE_NONE,
             seed_times=None if times is None else times.to(self.device),
         )  # fmt: skip
         sampled = self._place().sample(
-            seeds, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
+            seeds, key, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
             is_induced=self.subgraph_type == SubgraphType.induced,
         )  # fmt: skip
         return make_output(
@@ -277,13 +281,11 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         return sample.LAST if is_last else sample.DISTINCT
 
     def _place(self) -> Workplace:
-        if self.device.type == "cuda" and get_worker_info() is not None:
-            raise RuntimeError(
-                f"a sampler on {self.device} cannot work in a DataLoader worker; expected "
-                "num_workers=0, or a sampler with device='cpu'"
-            )
+        refuse_worker(self.device)
         if self._workplace is None:
-            self._workplace = Workplace(self._graph, self.device, self._topology)
+            self._workplace = Workplace(
+                self._graph, self.device, self._topology, is_captured=self._is_captured
+            )
         return self._workplace
 
     def _next_key(self, batch: int | None) -> int:

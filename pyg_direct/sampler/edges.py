@@ -57,8 +57,10 @@ class Draw:
         Edges a node; all of them if negative.
     method : int
         ``DISTINCT``, ``REPLACED`` or ``LAST``.
-    key, stream : int
+    stream : int
         Of the random numbers, as in ``pyg_direct.kernels.random``.
+    key : int64 tensor, shape (1,)
+        Of the random numbers, on the sampler's device.
     edge_form : int
         ``EDGE_NONE``, ``EDGE_POSITION`` or ``EDGE_PERMUTED``; see ``for_relation``.
     edges_place : int
@@ -69,10 +71,10 @@ class Draw:
 
     fanout: int
     method: int
-    key: int
-    stream: int
     edge_form: int
-    edges_place: int
+    stream: int = 0
+    edges_place: int = 0
+    key: Tensor = NO_IDS
     seed_times: Tensor | None = None
 
     @property
@@ -80,14 +82,14 @@ class Draw:
         """1 if a neighbour may be drawn twice, else 0."""
         return int(self.method == sample.REPLACED and self.fanout >= 0)
 
-    def for_relation(self, relation: Relation) -> "Draw":
-        """Return the same draw with the form of edge ids that a relation has, if ids are wanted."""
-        if self.edge_form == sample.EDGE_NONE:
-            return self
-        is_permuted = relation.perm is not None
-        return replace(
-            self, edge_form=sample.EDGE_PERMUTED if is_permuted else sample.EDGE_POSITION
-        )
+    def for_relation(
+        self, relation: Relation, *, fanout: int, stream: int, edges_place: int
+    ) -> "Draw":
+        """Return the draw of one hop, with the form of ids that the relation's edges have."""
+        form = self.edge_form
+        if form != sample.EDGE_NONE:
+            form = sample.EDGE_POSITION if relation.perm is None else sample.EDGE_PERMUTED
+        return replace(self, edge_form=form, fanout=fanout, stream=stream, edges_place=edges_place)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,7 +160,7 @@ class CpuStages:
     def draw(self, edges: HopEdges) -> None:
         """Draw the edges."""
         ends, start, degree = edges.ends.numpy(), edges.start.numpy(), edges.degree.numpy()
-        key, stream = edges.draw.key, edges.draw.stream
+        key, stream = int(edges.draw.key), edges.draw.stream
         slots = edges.column.numpy(), edges.offset.numpy()
         if not edges.has_weights:
             sample.draw_neighbors_cpu(

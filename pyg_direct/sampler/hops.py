@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pyg_direct.sampler.edges import NO_IDS, Draw, HopEdges, Level, Stages
+from pyg_direct.sampler.edges import Draw, HopEdges, Level, Stages
+from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
 
@@ -65,44 +66,39 @@ class HopSampler:
         draw: Draw,
     ) -> None:
         self._relations, self._nodes, self._stages = relations, nodes, stages
-        self._fanouts, self._draw = fanouts, draw
+        self._fanouts, self.draw = fanouts, draw
         self._num_hops = max((len(fanout) for fanout in fanouts.values()), default=0)
-        self._edges_start = len(nodes) * (self._num_hops + 2)
         # The level that each hop starts from, by node type; None where the last one reached
         # nothing.
         self._frontiers: list[dict[NodeType, Level | None]] = []
         self._edges: dict[EdgeType, list[HopEdges | None]] = {
             relation.edge_type: [] for relation in relations
         }
+        self.has_waited = False
 
-    def sample(self, seeds: dict[NodeType, Tensor], device: torch.device) -> Sampled:
-        """Run all hops.
+    def launch(self, layout: BatchLayout, words: Tensor) -> None:
+        """Start all hops; on a GPU, ``has_waited`` tells afterwards whether the host had to wait.
 
         Parameters
         ----------
-        seeds : dict of int64 tensors
-            On the CPU, by node type.
-        device : torch.device
-            Where the batch goes.
+        layout : BatchLayout
+            Of ``words``.
+        words : int64 tensor
+            The packed batch, on the sampler's device. Its totals are overwritten.
         """
-        self._start(seeds, device)
+        self._start(layout, words)
         for hop in range(self._num_hops):
             hop_edges = self._count(hop)
             self._fix_bounds(hop_edges)
             self._pick(hop_edges)
             self._close(hop_edges)
-        return self._collect()
 
-    def _start(self, seeds: dict[NodeType, Tensor], device: torch.device) -> None:
-        totals = torch.zeros(
-            self._edges_start + len(self._relations) * self._num_hops, dtype=torch.int64
-        )
-        places = {kind: i * (self._num_hops + 2) for i, kind in enumerate(self._nodes)}
-        for kind, ids in seeds.items():
-            totals[places[kind] + 1] = ids.numel()
-        self._totals = totals.to(device, non_blocking=True)
+    def _start(self, layout: BatchLayout, words: Tensor) -> None:
+        key, self._totals, seeds = layout.unpack(words)
+        self.draw, self._edges_start = replace(self.draw, key=key), layout.edges_start
+        places = layout.places()
         for kind, nodes in self._nodes.items():
-            nodes.start(seeds.get(kind, NO_IDS), self._totals, places[kind])
+            nodes.start(seeds[kind], self._totals, places[kind])
         self._frontiers.append(
             {kind: _if_any(nodes.levels[0]) for kind, nodes in self._nodes.items()}
         )
@@ -115,12 +111,10 @@ class HopSampler:
             edges: HopEdges | None = None
             if frontier is not None and fanout != 0 and relation.num_edges > 0:
                 place = index * self._num_hops + hop
-                draw = replace(
-                    self._draw, fanout=fanout, stream=place, edges_place=self._edges_start + place
+                draw = self.draw.for_relation(
+                    relation, fanout=fanout, stream=place, edges_place=self._edges_start + place
                 )
-                edges = HopEdges(
-                    relation=relation, frontier=frontier, draw=draw.for_relation(relation)
-                )
+                edges = HopEdges(relation=relation, frontier=frontier, draw=draw)
                 self._stages.count(edges)
                 hop_edges.append(edges)
             self._edges[relation.edge_type].append(edges)
@@ -131,6 +125,7 @@ class HopSampler:
         bounds = [edges.frontier.bound * edges.draw.fanout for edges in hop_edges]
         is_bounded = all(bound >= 0 for bound in bounds) and sum(bounds) <= MAX_BOUND_EDGES
         if hop_edges and (self._stages.is_exact or not is_bounded):
+            self.has_waited = True
             last = [edges.ends[-1:] for edges in hop_edges]
             bounds = torch.cat(last).tolist()
         for each, bound in zip(hop_edges, bounds, strict=True):
@@ -155,8 +150,8 @@ class HopSampler:
             if edges.bound > 0:
                 self._nodes[edges.relation.neighbor_type].relabel(edges)
 
-    def _collect(self) -> Sampled:
-        """Wait for the GPU, if there is one, and cut all to size."""
+    def collect(self) -> Sampled:
+        """Wait for the GPU, if there is one, and return copies, cut to size."""
         totals = self._totals.tolist()
         node, batch, num_nodes = {}, {}, {}
         for kind, nodes in self._nodes.items():
@@ -176,7 +171,7 @@ class HopSampler:
         }
         return Sampled(
             node=node, row=parts["source"], col=parts["column"],
-            edge=parts["edge"] if self._draw.edge_form else None,
+            edge=parts["edge"] if self.draw.edge_form else None,
             batch=batch or None, num_nodes=num_nodes, num_edges=num_edges,
         )  # fmt: skip
 

@@ -39,7 +39,7 @@ def induce(
     col: dict[EdgeType, Tensor] = {}
     edge: dict[EdgeType, Tensor] = {}
     for relation in relations:
-        edges = _all_edges(sampled, relation, stages, replace(draw, fanout=-1, edges_place=2))
+        edges = _all_edges(sampled, relation, stages, draw)
         if edges.bound > 0:
             nodes[relation.neighbor_type].relabel(edges)
         kept = (edges.source >= 0).nonzero().view(-1)
@@ -54,7 +54,11 @@ def _all_edges(sampled: Sampled, relation: Relation, stages: Stages, draw: Draw)
     tree = None if sampled.batch is None else sampled.batch[relation.frontier_type]
     totals = torch.tensor([0, node.numel(), 0]).to(node.device)
     frontier = Level(node=node, totals=totals, place=0, tree=tree)
-    edges = HopEdges(relation=relation, frontier=frontier, draw=draw.for_relation(relation))
+    edges = HopEdges(
+        relation=relation,
+        frontier=frontier,
+        draw=draw.for_relation(relation, fanout=-1, stream=0, edges_place=2),
+    )
     bound = 0
     if node.numel() > 0 and relation.num_edges > 0:
         stages.count(edges)

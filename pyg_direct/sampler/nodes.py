@@ -15,6 +15,7 @@ from torch import Tensor
 from pyg_direct.kernels import relabel
 from pyg_direct.kernels.dispatch import launch_shape
 from pyg_direct.sampler.edges import HopEdges, Level
+from pyg_direct.sampler.layout import Seeds
 
 MARK_RANGES = 256
 
@@ -24,13 +25,13 @@ class BatchNodes(Protocol):
 
     levels: list[Level]
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
+    def start(self, seeds: Seeds, totals: Tensor, place: int) -> None:
         """Make the seeds the first level.
 
         Parameters
         ----------
-        seeds : int64 tensor, shape (num_seeds,)
-            On the CPU, ids within the type, repeats allowed.
+        seeds : Seeds
+            On the sampler's device, ids within the type, repeats allowed.
         totals : int64 tensor
             On the sampler's device; the type's entries from ``place`` on, already with the seeds.
         """
@@ -76,11 +77,11 @@ class CpuNodes:
         self.levels: list[Level] = []
         self._ids = ids
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
+    def start(self, seeds: Seeds, totals: Tensor, place: int) -> None:
         # docstring inherited
         self._totals, self._place = totals, place
-        self.levels = [Level(node=seeds, totals=totals, place=place)]
-        relabel.place_seeds_cpu(seeds.numpy(), self._ids.local)
+        self.levels = [Level(node=seeds.node, totals=totals, place=place)]
+        relabel.place_seeds_cpu(seeds.node.numpy(), self._ids.local)
 
     def mark(self, edges: HopEdges) -> None:
         # docstring inherited
@@ -134,26 +135,16 @@ class CudaNodes:
         self._num_marked = 0
         self._tables = torch.zeros(max_levels * self._num_words, dtype=torch.int64, device=device)
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
+    def start(self, seeds: Seeds, totals: Tensor, place: int) -> None:
         # docstring inherited
-        self._totals, self._place = totals, place
-        num_seeds = seeds.numel()
-        self._first_seed = node = torch.empty(0, dtype=torch.int64, device=self._device)
-        self.levels = [Level(node=node, totals=totals, place=place)]
+        self._totals, self._place, self._first_seed = totals, place, seeds.first
+        self.levels = [Level(node=seeds.node, totals=totals, place=place)]
+        num_seeds = seeds.node.numel()
         if num_seeds > 0:
-            self._place_seeds(seeds)
-
-    def _place_seeds(self, seeds: Tensor) -> None:
-        num_seeds = seeds.numel()
-        unique, first_seed = np.unique(seeds.numpy(), return_index=True)
-        packed = torch.from_numpy(np.concatenate([seeds.numpy(), first_seed, unique]))
-        packed = packed.to(self._device, non_blocking=True)
-        self._first_seed = packed[num_seeds:]
-        self.levels[0].node = packed[:num_seeds]
-        relabel.place_seeds(
-            *launch_shape(len(unique)), packed[num_seeds + len(unique) :], len(unique),
-            self._tables, stream=self._stream,
-        )  # fmt: skip
+            relabel.place_seeds(
+                *launch_shape(num_seeds), seeds.unique, num_seeds, self._tables,
+                stream=self._stream,
+            )  # fmt: skip
 
     def mark(self, edges: HopEdges) -> None:
         # docstring inherited

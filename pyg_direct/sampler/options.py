@@ -1,6 +1,7 @@
 """Check the sampler's own arguments."""
 
 import torch
+from torch.utils.data import get_worker_info
 
 MAX_SEED = (1 << 63) - 1
 STRATEGIES = ("uniform", "last")
@@ -28,6 +29,15 @@ def check_options(*, temporal_strategy: str, sample_direction: str, is_fixed: bo
         raise ValueError(
             "temporal_strategy is 'last', which leaves nothing to draw: expected replace=False and "
             "weight_attr=None"
+        )
+
+
+def refuse_worker(device: torch.device) -> None:
+    """Raise ``RuntimeError`` in a worker of a ``DataLoader`` if the device is a GPU."""
+    if device.type == "cuda" and get_worker_info() is not None:
+        raise RuntimeError(
+            f"a sampler on {device} cannot work in a DataLoader worker; expected num_workers=0, or "
+            "a sampler with device='cpu'"
         )
 
 

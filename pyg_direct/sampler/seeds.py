@@ -21,10 +21,11 @@ def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
         raise ValueError(f"input_type is {kind!r}, expected one of {list(graph.num_nodes)}")
     ids = ids.detach().cpu().reshape(-1).long().contiguous()
     size = graph.num_nodes[kind]
-    wrong = ids[(ids < 0) | (ids >= size)]
-    if wrong.numel() > 0:
+    lowest, highest = (int(end) for end in ids.aminmax()) if ids.numel() else (0, -1)
+    if lowest < 0 or highest >= size:
+        wrong = lowest if lowest < 0 else highest
         raise IndexError(
-            f"seed {int(wrong[0])} of node type {kind!r} is not a node, expected ids in [0, {size})"
+            f"seed {wrong} of node type {kind!r} is not a node, expected ids in [0, {size})"
         )
     return ids
 

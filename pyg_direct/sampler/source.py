@@ -3,6 +3,7 @@
 A homogeneous graph has the node type None and the edge type None.
 """
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -245,8 +246,5 @@ def _read_topologies(graph_store: Any) -> dict[EdgeType, Topology]:
 def _from_csc(
     colptr: Tensor, row: Tensor, perm: Tensor | None, size: tuple[int | None, int | None] | None
 ) -> Topology:
-    rows, columns = size if size is not None else (None, None)
-    if rows is None:
-        rows = int(row.max()) + 1 if row.numel() else 0
-    columns = colptr.numel() - 1 if columns is None else columns
-    return Topology(colptr=colptr.long(), row=row, perm=perm, size=(rows, columns), layout="csc")
+    topology = Topology.from_layout("csc", (row, colptr), size=size)
+    return replace(topology, perm=perm)

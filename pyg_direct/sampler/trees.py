@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_direct.kernels.relabel import UNSEEN
 from pyg_direct.sampler.edges import HopEdges, Level
+from pyg_direct.sampler.layout import Seeds
 
 NOWHERE = torch.iinfo(torch.int64).max
 
@@ -41,10 +42,10 @@ class TreeNodes:
         self._marked: list[Tensor] = []
         self._is_exact = is_exact
 
-    def start(self, seeds: Tensor, totals: Tensor, place: int) -> None:
+    def start(self, seeds: Seeds, totals: Tensor, place: int) -> None:
         """Make the seeds the first level, each in a tree of its own."""
         self._totals, self._place = totals, place
-        node = seeds.to(self._keys.device)
+        node = seeds.node
         local = torch.arange(node.numel(), device=node.device)
         tree = local + self._first_tree
         self.levels = [Level(node=node, totals=totals, place=place, tree=tree)]

@@ -1,12 +1,16 @@
 """A device on which batches are made: the placed topology, and what is kept between batches."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
+from pyg_direct.sampler.capture import CaptureCache, CaptureKey
 from pyg_direct.sampler.edges import CpuStages, CudaStages, Draw, Stages
 from pyg_direct.sampler.graph import SamplerGraph
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.induced import induce
+from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes, CpuMap, CpuNodes, CudaNodes
 from pyg_direct.sampler.placement import place_relations
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -16,7 +20,7 @@ from pyg_direct.sampler.trees import TreeNodes
 class Workplace:
     """Makes batches of one graph on one device.
 
-    Threads may share it: each batch has its own state.
+    Threads may share it: each batch has its own state, or waits for its turn.
 
     Parameters
     ----------
@@ -26,16 +30,27 @@ class Workplace:
         CPU or CUDA.
     topology : str
         Placement; see ``place_relations``.
+    is_captured : bool
+        Repeat batches by CUDA graphs where that can be done.
     """
 
-    def __init__(self, graph: SamplerGraph, device: torch.device, topology: str) -> None:
+    def __init__(
+        self,
+        graph: SamplerGraph,
+        device: torch.device,
+        topology: str,
+        *,
+        is_captured: bool = False,
+    ) -> None:
         self._graph, self._device = graph, device
         self._relations = place_relations(graph.relations, device, topology)
         self._spare_maps: dict[NodeType, list[CpuMap]] = {kind: [] for kind in graph.num_nodes}
+        self._captures = CaptureCache() if is_captured and device.type == "cuda" else None
 
     def sample(
         self,
         seeds: dict[NodeType, Tensor],
+        key: int,
         *,
         fanouts: dict[EdgeType, list[int]],
         draw: Draw,
@@ -48,26 +63,91 @@ class Workplace:
         ----------
         seeds : dict of int64 tensors
             On the CPU, by node type.
+        key : int
+            Of the random numbers.
         fanouts : dict
             For each edge type, one fan-out a hop.
         draw : Draw
-            What is the same for all hops.
+            What is the same for all hops and batches, and the times of the seeds.
         is_disjoint : bool
             Every seed has a tree of its own.
         is_induced : bool
             Return all edges between the sampled nodes.
         """
-        stages = self._stages()
-        num_levels = max((len(hops) for hops in fanouts.values()), default=0) + 1
-        nodes = self._nodes(seeds, stages, num_levels, is_disjoint)
-        sampler = HopSampler(self._relations, nodes, stages=stages, fanouts=fanouts, draw=draw)
-        sampled = sampler.sample(seeds, self._device)
+        first_trees = _first_trees(seeds) if is_disjoint else None
+        layout = BatchLayout(
+            num_seeds=tuple(
+                (kind, seeds[kind].numel() if kind in seeds else 0)
+                for kind in self._graph.num_nodes
+            ),
+            num_hops=max((len(hops) for hops in fanouts.values()), default=0),
+            num_relations=len(self._relations),
+            is_ranked=not isinstance(self._stages(), CpuStages) and not is_disjoint,
+        )
+        words = layout.pack(key, seeds)
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            if self._captures is None or is_disjoint or is_induced:
+                return self._sample(layout, words, fanouts, draw, first_trees, is_induced)
+            return self._repeat(self._captures, layout, words, fanouts, draw)
+
+    def _repeat(
+        self,
+        captures: CaptureCache,
+        layout: BatchLayout,
+        words: Tensor,
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+    ) -> Sampled:
+        capture_key = CaptureKey(
+            layout=layout,
+            fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
+            method=draw.method,
+            edge_form=draw.edge_form,
+            stream=torch.cuda.current_stream(self._device).cuda_stream,
+        )
+        captured = captures.find(
+            capture_key,
+            lambda: self._make_sampler(layout, fanouts, draw, None)[0],
+            self._device,
+        )
+        if captured is not None:
+            return captured.sample(words)
+        sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)
+        sampler.launch(layout, words.to(self._device, non_blocking=True))
+        if not sampler.has_waited:
+            captures.note(capture_key)
+        return sampler.collect()
+
+    def _sample(
+        self,
+        layout: BatchLayout,
+        words: Tensor,
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+        first_trees: dict[NodeType, int] | None,
+        is_induced: bool,
+    ) -> Sampled:
+        sampler, nodes, stages = self._make_sampler(layout, fanouts, draw, first_trees)
+        sampler.launch(layout, words.to(self._device, non_blocking=True))
+        sampled = sampler.collect()
         if is_induced:
-            sampled = induce(sampled, self._relations, nodes, stages=stages, draw=draw)
+            sampled = induce(sampled, self._relations, nodes, stages=stages, draw=sampler.draw)
         for kind, each in nodes.items():
             if isinstance(each, CpuNodes):
                 self._spare_maps[kind].append(each.close())
         return sampled
+
+    def _make_sampler(
+        self,
+        layout: BatchLayout,
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+        first_trees: dict[NodeType, int] | None,
+    ) -> tuple[HopSampler, dict[NodeType, BatchNodes], Stages]:
+        stages = self._stages()
+        nodes = self._nodes(stages, layout.num_hops + 1, first_trees)
+        sampler = HopSampler(self._relations, nodes, stages=stages, fanouts=fanouts, draw=draw)
+        return sampler, nodes, stages
 
     def _stages(self) -> Stages:
         if self._device.type == "cpu":
@@ -75,27 +155,19 @@ class Workplace:
         return CudaStages(torch.cuda.current_stream(self._device).cuda_stream)
 
     def _nodes(
-        self,
-        seeds: dict[NodeType, Tensor],
-        stages: Stages,
-        num_levels: int,
-        is_disjoint: bool,
+        self, stages: Stages, num_levels: int, first_trees: dict[NodeType, int] | None
     ) -> dict[NodeType, BatchNodes]:
-        sizes = self._graph.num_nodes
-        if is_disjoint:
-            first_tree, trees = 0, {}
-            # Seeds of several types have trees in the order in which the types come, as in PyG.
-            for kind, ids in seeds.items():
-                trees[kind], first_tree = first_tree, first_tree + ids.numel()
+        device, sizes = self._device, self._graph.num_nodes
+        if first_trees is not None:
             return {
                 kind: TreeNodes(
-                    size, trees.get(kind, 0), device=self._device, is_exact=stages.is_exact
+                    size, first_trees.get(kind, 0), device=device, is_exact=stages.is_exact
                 )
                 for kind, size in sizes.items()
             }
         if isinstance(stages, CudaStages):
             return {
-                kind: CudaNodes(size, num_levels, device=self._device, stream=stages.stream)
+                kind: CudaNodes(size, num_levels, device=device, stream=stages.stream)
                 for kind, size in sizes.items()
             }
         return {kind: CpuNodes(self._take_map(kind, size)) for kind, size in sizes.items()}
@@ -105,3 +177,11 @@ class Workplace:
             return self._spare_maps[kind].pop()
         except IndexError:
             return CpuMap(size)
+
+
+def _first_trees(seeds: dict[NodeType, Tensor]) -> dict[NodeType, int]:
+    """Number the trees of several types one after another, in their order, as PyG does."""
+    first, trees = 0, {}
+    for kind, ids in seeds.items():
+        trees[kind], first = first, first + ids.numel()
+    return trees

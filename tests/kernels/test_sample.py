@@ -1,4 +1,5 @@
 import itertools
+import mmap
 
 import numpy as np
 import pytest
@@ -145,11 +146,11 @@ def test_draw_and_pick_equal_reference(fanout, method, dtype, kernel_memory):
     num_slots = len(raw[0]) + 5
     column, offset, source, edge = (np.full(num_slots, -9, np.int64) for _ in range(4))
     totals = inputs["totals"]
-    arrays = *inputs.values(), column, offset, source, edge
+    arrays = *inputs.values(), np.array([KEY]), column, offset, source, edge
 
-    with kernel_memory(*arrays) as (row, perm, start, degree, ends, t, c, o, s, e):
+    with kernel_memory(*arrays) as (row, perm, start, degree, ends, t, k, c, o, s, e):
         shape = launch_shape(num_slots)
-        sample.draw_neighbors(*shape, ends, 33, num_slots, degree, method, KEY, 6, c, o)
+        sample.draw_neighbors(*shape, ends, 33, num_slots, degree, method, k, 6, c, o)
         sample.pick_neighbors[dtype().itemsize](
             *shape, row, perm, form, start, degree, ends, 33, num_slots, method, o, t, 0, 2,
             c, s, e,
@@ -199,3 +200,24 @@ def test_distinct_draws_of_a_hub_read_no_more_than_they_draw():
 
     assert len(set(offset.tolist())) == 100
     assert offset.max() > 2**31
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64], ids=["int32", "int64"])
+def test_pick_neighbors_reads_beyond_two_to_the_31_edges(dtype):
+    # Pages that nobody writes take no memory.
+    num_edges = 2**31 + 1000
+    row = np.frombuffer(mmap.mmap(-1, num_edges * dtype().itemsize), dtype)
+    row[-5:] = [3, 1, 4, 1, 5]
+    start, degree, ends = np.array([num_edges - 5]), np.array([5]), np.array([5])
+    empty, totals = np.empty(0, np.int64), np.array([0, 1, 0])
+    column, offset, source, edge = (np.zeros(5, np.int64) for _ in range(4))
+
+    sample.draw_neighbors_cpu(ends, 1, degree, sample.DISTINCT, KEY, 0, column, offset)
+    arguments = start, degree, ends, 1
+    rest = sample.DISTINCT, offset, totals, 0, 2
+    sample.pick_neighbors_cpu(
+        row, empty, sample.EDGE_POSITION, *arguments, *rest, column, source, edge
+    )
+
+    assert source.tolist() == [3, 1, 4, 1, 5]
+    assert edge.tolist() == list(range(num_edges - 5, num_edges))

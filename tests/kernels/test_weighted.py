@@ -57,12 +57,12 @@ def test_list_and_merge_earliest_equal_reference(fanout, kernel_memory):
     times = np.empty(num_lists * fanout)
     items, sizes = np.empty(num_lists * fanout, np.int64), np.empty(num_lists, np.int64)
 
-    arrays = start, degree, weight, ends, column, offset, times, items, sizes
-    with kernel_memory(*arrays) as (s, d, w, e, c, o, t, i, z):
+    arrays = start, degree, weight, ends, np.array([KEY]), column, offset, times, items, sizes
+    with kernel_memory(*arrays) as (s, d, w, e, k, c, o, t, i, z):
         for first in range(0, 20, 7):
             last = min(first + 7, 20)
             weighted.list_earliest(
-                *launch_shape(num_lists), e, first, last, s, d, w, KEY, 3, fanout, t, i, z
+                *launch_shape(num_lists), e, first, last, s, d, w, k, 3, fanout, t, i, z
             )
             weighted.merge_earliest(*launch_shape(7), e, first, last, d, fanout, t, i, z, c, o)
 
@@ -80,8 +80,9 @@ def test_draw_by_sums_equals_reference(kernel_memory):
 
     weighted.sum_weights_cpu(colptr, weight, weight_sum)
     weighted.draw_by_sums_cpu(ends, 20, start, degree, weight_sum, KEY, 3, column, offset)
-    with kernel_memory(ends, start, degree, weight_sum, *on_gpu) as (e, s, d, w, c, o):
-        weighted.draw_by_sums(*launch_shape(num_slots), e, 20, num_slots, s, d, w, KEY, 3, c, o)
+    with kernel_memory(ends, start, degree, weight_sum, np.array([KEY]), *on_gpu) as arrays:
+        e, s, d, w, k, c, o = arrays
+        weighted.draw_by_sums(*launch_shape(num_slots), e, 20, num_slots, s, d, w, k, 3, c, o)
 
     reference.sum_weights(colptr, weight, sums)
     np.testing.assert_array_equal(weight_sum, sums)

@@ -6,6 +6,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.relation import Relation
+from pyg_direct.sampler.workplace import Workplace
 from pyg_direct.stores import from_data
 from tests.sampler.graphs import MODES, assert_same, make_data, make_hetero, on_gpu
 
@@ -97,7 +99,7 @@ def test_every_placement_gives_the_same(topology, dtype):
     expected = DirectNeighborSampler(stores, [5, 3], seed=5, device="cpu")
     sampler = DirectNeighborSampler(stores, [5, 3], seed=5, device="cuda", topology=topology)
 
-    for batch in range(3):
+    for batch in range(5):
         out = sampler.sample_from_nodes(inputs, batch=batch)
         assert out.node.is_cuda
         assert_same(expected.sample_from_nodes(inputs, batch=batch), out)
@@ -316,3 +318,25 @@ def test_hetero_data_without_edges_of_a_type_keeps_all_types():
 
     assert out.node["a"].numel() == 0
     assert list(out.row) == data.edge_types
+
+
+@pytest.mark.gpu
+def test_more_edges_than_32_bits_count():
+    num_edges = 2**31 + 1000
+    colptr = torch.tensor([0, num_edges - 5, num_edges])
+    row = torch.zeros(num_edges, dtype=torch.int32, device="cuda")
+    row[-5:] = 1
+    on_device = Relation(
+        edge_type=None, frontier_type=None, neighbor_type=None, colptr=colptr.cuda(), row=row
+    )
+    sampler = DirectNeighborSampler(Data(edge_index=torch.tensor([[0], [1]])), [10], device="cuda")
+    workplace = Workplace(sampler._graph, sampler.device, "device")
+    workplace._relations = [on_device]
+    sampler._workplace = workplace
+
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1, 0])))
+
+    assert out.edge[:5].tolist() == list(range(num_edges - 5, num_edges))
+    assert out.edge[5:].unique().numel() == 10
+    assert int(out.edge[5:].max()) > 2**24
+    assert (out.node[out.row[:5]] == 1).all()

@@ -1,0 +1,138 @@
+"""Batches as a CUDA graph: what the host launches once, the GPU repeats at one command.
+
+A batch is some thirty short kernels, which take the host longer to launch than the GPU to run.
+Where no size depends on the GPU's answer, batches of one layout launch the same, and the second
+one is captured.
+"""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_direct.sampler.hops import HopSampler, Sampled
+from pyg_direct.sampler.layout import BatchLayout
+from pyg_direct.sampler.relation import EdgeType
+
+# Each keeps the memory of a batch, with bounds for sizes.
+MAX_CAPTURED = 2
+# Link loaders have a size of their own for almost every batch.
+MAX_SEEN = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureKey:
+    """What batches must share to be repeated by one graph."""
+
+    layout: BatchLayout
+    fanouts: tuple[tuple[EdgeType, tuple[int, ...]], ...]
+    method: int
+    edge_form: int
+    stream: int
+
+
+class CapturedBatches:
+    """The graph of one layout, on one stream.
+
+    Parameters
+    ----------
+    layout : BatchLayout
+        Of the batches.
+    make_sampler : callable
+        Returns a ``HopSampler`` that launches on the current stream.
+    device : torch.device
+        A CUDA device, the current one.
+
+    Notes
+    -----
+    The kernels must have run before on this device: loading one is not allowed during a capture.
+    """
+
+    def __init__(
+        self, layout: BatchLayout, make_sampler: Callable[[], HopSampler], device: torch.device
+    ) -> None:
+        self._words = torch.zeros(
+            layout.pack(0, _no_seeds(layout)).numel(), dtype=torch.int64, device=device
+        )
+        self._graph = torch.cuda.CUDAGraph()
+        self._lock = threading.Lock()
+        current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side), _no_collection():
+            # Other threads may go on using the GPU meanwhile.
+            self._graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._sampler = make_sampler()
+                self._sampler.launch(layout, self._words)
+            finally:
+                self._graph.capture_end()
+        current.wait_stream(side)
+
+    def sample(self, words: Tensor) -> Sampled:
+        """Make the batch of a packed array, on the current stream, and wait for its sizes.
+
+        Parameters
+        ----------
+        words : int64 tensor
+            On the CPU; see ``BatchLayout.pack``.
+        """
+        with self._lock:
+            self._words.copy_(words, non_blocking=True)
+            self._graph.replay()
+            return self._sampler.collect()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python's cycle collector from freeing GPU memory here, which would end a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _no_seeds(layout: BatchLayout) -> dict[str | None, Tensor]:
+    return {kind: torch.zeros(size, dtype=torch.int64) for kind, size in layout.num_seeds}
+
+
+class CaptureCache:
+    """Decides which batches are worth a graph, and keeps the graphs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_seen: dict[CaptureKey, int] = {}
+        self._captured: dict[CaptureKey, CapturedBatches] = {}
+
+    def find(
+        self, key: CaptureKey, make_sampler: Callable[[], HopSampler], device: torch.device
+    ) -> CapturedBatches | None:
+        """Return the graph for a key, captured now if batches like it were seen twice before.
+
+        Parameters
+        ----------
+        key : CaptureKey
+            Of a batch.
+        make_sampler, device
+            See ``CapturedBatches``.
+        """
+        with self._lock:
+            if key not in self._captured:
+                is_worth_it = self._num_seen.get(key, 0) >= 2 and len(self._captured) < MAX_CAPTURED
+                if not is_worth_it:
+                    return None
+                self._captured[key] = CapturedBatches(key.layout, make_sampler, device)
+            return self._captured[key]
+
+    def note(self, key: CaptureKey) -> None:
+        """Remember a batch that was made without a graph, and never waited in between."""
+        with self._lock:
+            if len(self._num_seen) >= MAX_SEEN:
+                self._num_seen.clear()
+            self._num_seen[key] = self._num_seen.get(key, 0) + 1

@@ -1,0 +1,124 @@
+"""Batches that a CUDA graph repeats are those that the host would have launched."""
+
+import threading
+
+import pytest
+import torch
+from torch_geometric.sampler import NodeSamplerInput
+
+from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.capture import CaptureCache, CaptureKey
+from pyg_direct.sampler.layout import BatchLayout
+from tests.sampler.graphs import MODES, assert_same, make_data, make_hetero
+
+CAPTURED = ["uniform", "replaced", "weighted", "weighted-replaced", "backward", "bidirectional"]
+
+
+def _inputs(batch, input_type, num_seeds=20):
+    generator = torch.Generator().manual_seed(batch)
+    seeds = torch.randint(20, (num_seeds,), generator=generator)
+    return NodeSamplerInput(None, seeds, None, input_type)
+
+
+def _captures(sampler):
+    return sampler._workplace._captures._captured
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Cannot convert to bidirectional:UserWarning")
+@pytest.mark.parametrize("mode", CAPTURED)
+@pytest.mark.parametrize("hetero", [False, True], ids=["homogeneous", "heterogeneous"])
+def test_captured_batches_equal_the_cpu(mode, hetero):
+    data = make_hetero(40, 400) if hetero else make_data(400, 4000)
+    options = {"seed": 3, **MODES[mode]}
+    on_cpu = DirectNeighborSampler(data, [4, 3, 2], device="cpu", **options)
+    on_gpu = DirectNeighborSampler(data, [4, 3, 2], device="cuda", **options)
+
+    for batch in range(8):
+        inputs = _inputs(batch, "a" if hetero else None)
+        expected = on_cpu.sample_from_nodes(inputs, batch=batch)
+        assert_same(expected, on_gpu.sample_from_nodes(inputs, batch=batch))
+    assert len(_captures(on_gpu)) == 1
+
+
+@pytest.mark.gpu
+def test_captured_batches_of_changing_size():
+    data = make_data(400, 4000)
+    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
+    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+
+    for batch in range(15):
+        inputs = _inputs(batch, None, num_seeds=(20, 20, 7)[batch % 3])
+        expected = on_cpu.sample_from_nodes(inputs, batch=batch)
+        assert_same(expected, on_gpu.sample_from_nodes(inputs, batch=batch))
+    assert len(_captures(on_gpu)) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_neighbors", [[4, -1], [0]], ids=str)
+def test_unbounded_batches_are_not_captured(num_neighbors):
+    sampler = DirectNeighborSampler(make_data(), num_neighbors, device="cuda")
+
+    for batch in range(5):
+        sampler.sample_from_nodes(_inputs(batch, None))
+
+    assert len(_captures(sampler)) == int(-1 not in num_neighbors)
+
+
+@pytest.mark.gpu
+def test_earlier_batches_are_left_alone():
+    sampler = DirectNeighborSampler(make_data(400, 4000), [4, 3], device="cuda", seed=3)
+    batches = [sampler.sample_from_nodes(_inputs(0, None), batch=0) for _ in range(5)]
+    first = [batch.node.clone() for batch in batches]
+
+    for batch in range(1, 4):
+        sampler.sample_from_nodes(_inputs(batch, None), batch=batch)
+
+    for batch, node in zip(batches, first, strict=True):
+        assert torch.equal(batch.node, node)
+
+
+@pytest.mark.gpu
+def test_threads_on_streams_of_their_own():
+    data = make_data(400, 4000)
+    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
+    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+    results = {}
+
+    def work(number):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for batch in range(number, 24, 2):
+                out = on_gpu.sample_from_nodes(_inputs(batch, None), batch=batch)
+                torch.cuda.current_stream().synchronize()
+                results[batch] = out
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for batch in range(24):
+        expected = on_cpu.sample_from_nodes(_inputs(batch, None), batch=batch)
+        assert_same(expected, results[batch])
+
+
+@pytest.mark.gpu
+def test_without_cuda_graph():
+    sampler = DirectNeighborSampler(make_data(), [2], device="cuda", cuda_graph=False)
+
+    sampler.sample_from_nodes(_inputs(0, None))
+
+    assert sampler._workplace._captures is None
+
+
+def test_find_waits_until_a_batch_was_seen_twice():
+    layout = BatchLayout(num_seeds=((None, 4),), num_hops=1, num_relations=1, is_ranked=True)
+    key = CaptureKey(layout=layout, fanouts=((None, (2,)),), method=0, edge_form=1, stream=0)
+    cache = CaptureCache()
+
+    for _ in range(2):
+        assert cache.find(key, lambda: None, torch.device("cpu")) is None
+        cache.note(key)
+
+    assert cache._num_seen[key] == 2

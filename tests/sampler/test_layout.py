@@ -1,0 +1,31 @@
+import torch
+
+from pyg_direct.sampler.layout import BatchLayout
+
+
+def test_unpack_returns_what_was_packed():
+    layout = BatchLayout(
+        num_seeds=(("a", 4), ("b", 0), ("c", 2)), num_hops=2, num_relations=3, is_ranked=True
+    )
+    seeds = {"c": torch.tensor([9, 8]), "a": torch.tensor([5, 3, 5, 1])}
+
+    key, totals, unpacked = layout.unpack(layout.pack(77, seeds))
+
+    assert key.tolist() == [77]
+    assert totals.numel() == layout.num_totals == 3 * 4 + 3 * 2
+    assert totals.nonzero().view(-1).tolist() == [1, 9]
+    assert totals[[1, 9]].tolist() == [4, 2]
+    assert unpacked["a"].node.tolist() == [5, 3, 5, 1]
+    assert unpacked["a"].unique.tolist() == [1, 3, 5, 5]
+    assert unpacked["a"].first.tolist() == [3, 1, 0, 0]
+    assert unpacked["b"].node.numel() == 0
+    assert unpacked["c"].unique.tolist() == [8, 9]
+
+
+def test_pack_without_ranks_holds_seeds_alone():
+    layout = BatchLayout(num_seeds=((None, 3),), num_hops=1, num_relations=1, is_ranked=False)
+
+    words = layout.pack(1, {None: torch.tensor([2, 2, 0])})
+
+    assert words[-3:].tolist() == [2, 2, 0]
+    assert words.numel() == 1 + layout.num_totals + 3
