@@ -37,6 +37,7 @@ def run(
     base_offset_bytes: int = 0,
     max_payload_gib: float = 1.0,
     repeats: int = 5,
+    fresh_ids: bool = True,
     picture: bool = True,
     device: str | None = None,
     seed: int = 0,
@@ -57,6 +58,9 @@ def run(
         Combinations above are left out.
     repeats : int
         Timed runs of each; the median counts.
+    fresh_ids : bool
+        Whether every repeat has ids of its own; the same ids again find translations and, on the
+        CPU, rows in the caches.
     picture : bool
         Draw ``bandwidth.png`` into the folder of the job.
     device : str or None
@@ -82,7 +86,8 @@ def run(
         for count in num_ids:
             if count * size > max_payload_gib * 2**30:
                 continue
-            indices = [_ids(num_rows, count, seed + each).to(place) for each in range(repeats + 1)]
+            seeds = [seed + each * fresh_ids for each in range(repeats + 1)]
+            indices = [_ids(num_rows, count, each).to(place) for each in seeds]
             for row in _measure(ways, chosen, indices):
                 row |= {"table_gib": gib, "max_sms": limit, "memcpy_gb_per_s": ceiling}
                 row["of_memcpy"] = row["gb_per_s"] / ceiling
@@ -140,8 +145,9 @@ def host_us(ways: GatherMethods, index: Tensor, calls: int = 200) -> float:
         if call % 50 == 0 and ways.device.type == "cuda":
             torch.cuda.synchronize(ways.device)
         begin = time.perf_counter()
-        ways.table.gather(Request(index, is_trusted=True))
+        rows = ways.table.gather(Request(index, is_trusted=True))
         times.append(time.perf_counter() - begin)
+        del rows
     return median(times) * 1e6
 
 

@@ -19,7 +19,7 @@ from pyg_direct.tables.notes import notes_of, on_device
 from pyg_direct.tables.plan import INDEX_SELECT, SORTED, GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
-from pyg_direct.tables.words import as_bytes, as_words, word_bytes
+from pyg_direct.tables.words import INTEGERS, as_bytes
 
 
 class HostTable(Table):
@@ -54,6 +54,7 @@ class HostTable(Table):
         self.shape, self.dtype = array.shape, array.dtype
         self._array = MappedArray(array.cpu_view())
         self._span: Span | None = None
+        self._alias: Tensor | None = None
         if device.type == "cuda":
             self._device_span()
 
@@ -121,9 +122,8 @@ class HostTable(Table):
                 is_checked = True
             ids, places = request.in_order(self.device, self.num_rows)
         elif plan.way == INDEX_SELECT:
-            ids = request.ids(self.device)
-            size = word_bytes(self.row_bytes, self._device_span().address, out.data_ptr())
-            torch.index_select(as_words(self.tensor(), size), 0, ids, out=as_words(out, size))
+            alias = self._integer_alias()
+            torch.index_select(alias, 0, request.ids(self.device), out=out.view(alias.dtype))
             return
         else:
             ids = request.ids(self.device)
@@ -171,13 +171,20 @@ class HostTable(Table):
             self._span = Span(self._array.device_address, self._array.num_bytes)
         return self._span
 
+    def _integer_alias(self) -> Tensor:
+        """Return the rows for torch, as integers, since it does not select every dtype."""
+        if self._alias is None:
+            alias = self._array.cuda_view(self.device)
+            self._alias = alias.view(INTEGERS[min(8, self.dtype.itemsize)])
+        return self._alias
+
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps the memory for itself, when it first reads on a GPU.
-        return self.__dict__ | {"_span": None}
+        return self.__dict__ | {"_span": None, "_alias": None}
 
     def close(self) -> None:  # docstring inherited
         self._array.close()
-        self._span = None
+        self._span = self._alias = None
 
     @property
     def is_closed(self) -> bool:  # docstring inherited

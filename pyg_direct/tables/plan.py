@@ -19,9 +19,12 @@ RANDOM_MISSES_PER_S = ((2**30, 113e6), (2**33, 40e6), (2**35, 31e6))
 TRANSLATED_BYTES = 2**16
 # So few ids at random cost half of that; and these are gone before a kernel of ours is launched.
 FEW_IDS, FEWEST_IDS = 16_384, 4_096
-WINDOW_BYTES = 384 * 2**20
 WARPS_PER_BLOCK = 32
-FEWEST_WARPS = 512
+# A quarter of an H200 saturates the link with rows in order; more of it only widens what is in
+# flight, and more rows than these in flight thrash the translations where they are the bound.
+SATURATING_BLOCKS = 33
+ROWS_IN_FLIGHT = 1_024
+BYTES_IN_FLIGHT = 512
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -118,16 +121,17 @@ def plan_gather(
             way = INDEX_SELECT
     else:
         way = SORTED
-    max_blocks = min(num_sms, max_sms or num_sms)
+    is_in_order = is_sorted or way == SORTED
+    max_blocks = min(num_sms, max_sms or num_sms, SATURATING_BLOCKS if is_in_order else num_sms)
+    num_warps = max_blocks * WARPS_PER_BLOCK
+    if is_in_order and touched / ORDERED_MISSES_PER_S > transfer_s * distinct:
+        num_warps = min(num_warps, max(1, ROWS_IN_FLIGHT * row_bytes // BYTES_IN_FLIGHT))
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
         # Equal ids that one warp reads one after the other cross the bus once.
         rows_per_ticket *= 4
-    rows_per_ticket = max(1, min(rows_per_ticket, num_ids // (max_blocks * WARPS_PER_BLOCK)))
-    num_warps = min(max_blocks * WARPS_PER_BLOCK, -(-num_ids // rows_per_ticket))
-    if is_sorted or way == SORTED:
-        in_window = int(WINDOW_BYTES * num_ids / (table_bytes * rows_per_ticket))
-        num_warps = min(num_warps, max(FEWEST_WARPS, in_window))
+    rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
+    num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
     return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, sorted_s, unsorted_s)
 
 

@@ -5,7 +5,7 @@ from math import gcd
 import torch
 from torch import Tensor
 
-_INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 def as_bytes(rows: Tensor) -> Tensor:
@@ -20,4 +20,4 @@ def word_bytes(row_bytes: int, *addresses: int) -> int:
 
 def as_words(rows: Tensor, size: int) -> Tensor:
     """View contiguous, non-empty rows as integers of ``size`` bytes, shape (rows, words a row)."""
-    return as_bytes(rows).view(_INTEGERS[size])
+    return as_bytes(rows).view(INTEGERS[size])

@@ -41,9 +41,14 @@ def test_rows_of_odd_words_are_read_by_our_kernel():
 
 
 def test_a_sparse_request_keeps_few_warps_in_flight():
-    sparse, dense = plan(512, 100_000, 32 * GIB), plan(512, 1_000_000, 8 * GIB)
+    sparse, dense = plan(128, 100_000, 32 * GIB), plan(512, 1_000_000, 8 * GIB)
 
-    assert sparse.num_warps < 2_000 < dense.num_warps == 132 * 32
+    assert sparse.num_warps == 256
+    assert dense.num_warps == 33 * 32
+
+
+def test_ids_in_order_leave_most_of_the_gpu_alone():
+    assert plan(512, 1_000_000, 8 * GIB, is_sorted=True).max_blocks == 33
 
 
 @pytest.mark.parametrize("max_sms", [1, 33, 1_000])
