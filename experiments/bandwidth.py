@@ -2,7 +2,8 @@
 
 GB/s are 10^9 payload bytes a second, counted from shapes; ``of_memcpy`` is the share of what one
 ``cudaMemcpy`` of 1 GiB from pinned memory reaches in the same run (on the CPU: a copy in memory).
-Ids are uniform at random and not sorted; a sort is part of the time of a method that sorts.
+Ids are uniform at random and not sorted, and every repeat has ids of its own, so that no cache
+holds the rows already; a sort is part of the time of a method that sorts.
 """
 
 import time
@@ -81,8 +82,8 @@ def run(
         for count in num_ids:
             if count * size > max_payload_gib * 2**30:
                 continue
-            index = _ids(num_rows, count, seed).to(place)
-            for row in _measure(ways, chosen, index, repeats):
+            indices = [_ids(num_rows, count, seed + each).to(place) for each in range(repeats + 1)]
+            for row in _measure(ways, chosen, indices):
                 row |= {"table_gib": gib, "max_sms": limit, "memcpy_gb_per_s": ceiling}
                 row["of_memcpy"] = row["gb_per_s"] / ceiling
                 rows.append(row)
@@ -108,15 +109,15 @@ def memcpy_gb_per_s(memory: Tensor, device: torch.device, repeats: int) -> float
     if device.type == "cuda":
         source = source.pin_memory()
     target = torch.empty_like(source, device=device)
-    times = timed(lambda: target.copy_(source, non_blocking=True), device, repeats)
+    times = timed([lambda: target.copy_(source, non_blocking=True)] * (repeats + 1), device)
     return source.nbytes / median(times) / 1e9
 
 
-def timed(work: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:
-    """Run ``work`` once to warm up, then time it; seconds, from events on a GPU."""
-    work()
+def timed(works: list[Callable[[], Any]], device: torch.device) -> list[float]:
+    """Run the first of ``works`` to warm up, and time the others; seconds, from events on a GPU."""
+    works[0]()
     times = []
-    for _ in range(repeats):
+    for work in works[1:]:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -145,13 +146,14 @@ def host_us(ways: GatherMethods, index: Tensor, calls: int = 200) -> float:
 
 
 def _measure(
-    ways: GatherMethods, methods: list[str], index: Tensor, repeats: int
+    ways: GatherMethods, methods: list[str], indices: list[Tensor]
 ) -> Iterator[dict[str, Any]]:
+    index = indices[0]
     payload = index.numel() * ways.table.row_bytes
     for name in methods:
-        gather = ways.prepare(name, index)
-        _check_rows(name, ways.rows, index, gather())
-        times = timed(gather, ways.device, repeats)
+        gathers = [ways.prepare(name, each) for each in indices]
+        _check_rows(name, ways.rows, index, gathers[0]())
+        times = timed(gathers, ways.device)
         is_ours = name == "pyg_direct"
         on_gpu = ways.device.type == "cuda"
         yield {
@@ -162,10 +164,10 @@ def _measure(
             "median_ms": median(times) * 1e3,
             "min_ms": min(times) * 1e3,
             "max_ms": max(times) * 1e3,
-            "is_sorted": ways.table.plan(index.numel()).is_sorted if is_ours and on_gpu else None,
+            "way": ways.table.plan(index.numel()).way if is_ours and on_gpu else None,
             "host_us": host_us(ways, index) if is_ours and index.numel() <= 1000 else None,
         }
-        del gather
+        del gathers
 
 
 def _check_rows(name: str, rows: Tensor, index: Tensor, out: Tensor) -> None:

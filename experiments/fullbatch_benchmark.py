@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from experiments.datasets.undirected import UndirectedGraph, power_law_undirected
 from experiments.device import choose_device
@@ -146,15 +147,34 @@ def _rows_of_ranks(
     device: torch.device,
     timeout_s: float,
 ) -> Rows:
+    rows: Rows = []
+    try:
+        for row in _measured(graph, options, num_ranks, device, timeout_s):
+            rows.append(row)
+    except (RuntimeError, ProcessExitedException, ProcessRaisedException) as error:
+        # One graph that does not fit must not cost the table of the others.
+        failed = {"graph": graph["name"], "method": "pyg_direct", "ranks": num_ranks}
+        rows.append(_shown(failed | {"error": str(error).strip().rpartition("\n")[2]}))
+    _free(device)
+    return rows
+
+
+def _measured(
+    graph: dict[str, Any],
+    options: dict[str, Any],
+    num_ranks: int,
+    device: torch.device,
+    timeout_s: float,
+) -> Iterator[dict[str, Any]]:
     if num_ranks == 1:
-        return list(measure(Ranks(device=device), graph, options))
+        yield from measure(Ranks(device=device), graph, options)
+        return
     with tempfile.TemporaryDirectory() as folder:
         args = (graph, options, folder)
         spawn_ranks(
             _measure_rank, num_ranks, args=args, device_type=device.type, timeout_s=timeout_s
         )
-        rows: Rows = torch.load(Path(folder) / "rows.pt", weights_only=True)
-    return rows
+        yield from torch.load(Path(folder) / "rows.pt", weights_only=True)
 
 
 def _measure_rank(
@@ -177,6 +197,7 @@ def measure(
         See ``run``.
     """
     for dtype in dict.fromkeys(dtype for dtype, _, _ in graph["variants"]):
+        variants = [(engine, block) for other, engine, block in graph["variants"] if other == dtype]
         trainer = FullBatchTrainer(
             _model(graph, options),
             GraphSource(_as_stores(_generate(graph, ranks.device))),
@@ -185,13 +206,17 @@ def measure(
             weight_decay=0.0,
             features=graph["features"],
             dtype=getattr(torch, dtype),
+            engine=variants[0][0],
+            column_block=variants[0][1],
         )
         with trainer:
             _free(ranks.device)
             initial = {k: v.clone() for k, v in trainer.model.state_dict().items()}
-            for _, engine, block in (v for v in graph["variants"] if v[0] == dtype):
-                row = _measure_variant(trainer, initial, engine, block, options)
-                row = {"graph": graph["name"], "method": "pyg_direct"} | row
+            for engine, block in variants:
+                row = {"graph": graph["name"], "method": "pyg_direct"}
+                row |= {"ranks": ranks.num_ranks, "dtype": dtype}
+                row["variant"] = f"{engine}, {block or 'all'} columns"
+                row |= _measure_variant(trainer, initial, engine, block, options)
                 yield _shown(row) if ranks.rank == 0 else row
         del trainer
         _free(ranks.device)
@@ -221,9 +246,6 @@ def _measure_variant(
         repeats=options["repeats"],
     )
     row: dict[str, Any] = {
-        "ranks": ranks.num_ranks,
-        "dtype": str(trainer.graph.propagation.logits.dtype).removeprefix("torch."),
-        "variant": f"{engine}, {block or 'all'} columns",
         **times.row(),
         "predicted_gib": plan.total_bytes / GIB,
         "balance": trainer.balance.rows,
@@ -239,7 +261,11 @@ def _measure_variant(
 
 
 def _compare(rows: Rows) -> None:
-    """Add speedup and share of memory against PyG's fastest run of the same graph."""
+    """Add speedups and shares of memory against PyG's fastest run, and against one rank."""
+    for row in rows:
+        alone = [other for other in rows if _is_same_on_one_rank(row, other)]
+        if alone and row["ranks"] > 1:
+            row["speedup_over_one_rank"] = alone[0]["epoch_ms"] / row["epoch_ms"]
     measured = [row for row in rows if row["method"] == "pyg" and "epoch_ms" in row]
     if not measured:
         return
@@ -250,3 +276,8 @@ def _compare(rows: Rows) -> None:
             row["loss_minus_pyg"] = row["loss"] - fastest["loss"]
             if fastest["peak_gib"]:
                 row["peak_over_pyg"] = row["peak_gib"] / fastest["peak_gib"]
+
+
+def _is_same_on_one_rank(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    same = all(row.get(key) == other.get(key) for key in ("method", "dtype", "variant"))
+    return same and other["ranks"] == 1 and "epoch_ms" in row and "epoch_ms" in other

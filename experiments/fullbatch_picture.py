@@ -49,7 +49,7 @@ def draw_benchmark(rows: Rows, folder: Path | None = None) -> Path:
 
 
 def _label(row: dict[str, object]) -> str:
-    label = f"{row['method']} {row['dtype']}, {row['variant']}, P={row['ranks']}"
+    label = f"{row['method']} {row.get('dtype')}, {row.get('variant')}, P={row['ranks']}"
     return f"{label} (failed)" if "error" in row else label
 
 

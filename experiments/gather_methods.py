@@ -39,7 +39,7 @@ class GatherMethods:
         self.rows, self.device = rows, device
         self.table = HostTable(MappedArray(rows), device, max_sms=max_sms)
         self.alias = self.table.tensor()
-        self._pinned: Tensor | None = None
+        self._buffers: tuple[Tensor, Tensor] | None = None
 
     def names(self) -> list[str]:
         """Return the methods that this machine can run."""
@@ -93,15 +93,20 @@ class GatherMethods:
 
     def _cpu_gather(self, index: Tensor) -> Callable[[], Tensor]:
         ids = index.cpu()
-        shape = (ids.numel(), self.rows.shape[1])
-        pinned = torch.empty(shape, dtype=torch.int32, pin_memory=True)
-        out = torch.empty(shape, dtype=torch.int32, device=self.device)
+        pinned, out = self._staging((ids.numel(), self.rows.shape[1]))
 
         def gather() -> Tensor:
             torch.index_select(self.rows, 0, ids, out=pinned)
             return out.copy_(pinned, non_blocking=True)
 
         return gather
+
+    def _staging(self, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Return a pinned buffer and one on the device, the last ones again if they fit."""
+        if self._buffers is None or self._buffers[0].shape != shape:
+            pinned = torch.empty(shape, dtype=torch.int32, pin_memory=True)
+            self._buffers = pinned, torch.empty(shape, dtype=torch.int32, device=self.device)
+        return self._buffers
 
     def _wholegraph(self, index: Tensor) -> Callable[[], Tensor]:
         wholegraph = find_wholegraph()

@@ -8,6 +8,7 @@ its arguments. A new task is a module with ``run(**arguments) -> list[dict]`` an
 """
 
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -53,6 +54,8 @@ def build_task(cfg: DictConfig) -> Callable[[], Rows]:
 @hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
 def main(cfg: DictConfig) -> None:
     """Run one job of Hydra's; an error that the user can mend ends it in one line."""
+    # Hydra lets every logger speak; Numba's tells of each kernel that it unloads.
+    logging.getLogger("numba").setLevel(logging.WARNING)
     try:
         run_job(cfg, Path(HydraConfig.get().runtime.output_dir))
     except (ValueError, ImportError, FileNotFoundError, InstantiationException) as error:

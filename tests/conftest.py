@@ -62,11 +62,11 @@ def _on_gpu(*arrays):
         start = (array.ctypes.data - memory.data_ptr()) % 128
         copy = memory[start : start + array.nbytes]
         copy.copy_(torch.from_numpy(array.reshape(-1).view(np.uint8)))
-        copies.append(copy)
+        copies.append(copy.view(torch.from_numpy(array.reshape(-1)).dtype))
     yield copies
     torch.cuda.synchronize()
     for array, copy in zip(arrays, copies, strict=True):
-        array.reshape(-1).view(np.uint8)[:] = copy.cpu().numpy()
+        array.reshape(-1).view(np.uint8)[:] = copy.view(torch.uint8).cpu().numpy()
 
 
 @pytest.fixture(params=[pytest.param(None, marks=pytest.mark.gpu) if NUM_GPUS else None],

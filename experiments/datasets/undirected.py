@@ -131,11 +131,11 @@ def _draw_edges(num_nodes: int, wanted: int, generator: torch.Generator) -> Tens
     key = torch.minimum(first, second).mul_(num_nodes).add_(torch.maximum(first, second))
     key = key[first != second]
     del first, second
-    key = torch.unique(key)
-    if key.numel() <= wanted:
-        return key
-    chosen = torch.rand(key.numel(), generator=generator, device=key.device)
-    return key[chosen < wanted / key.numel()]
+    distinct: Tensor = key.unique()
+    if distinct.numel() <= wanted:
+        return distinct
+    chosen = torch.rand(distinct.numel(), generator=generator, device=distinct.device)
+    return distinct[chosen < wanted / distinct.numel()]
 
 
 def _draw_ends(num_draws: int, relabel: Tensor, generator: torch.Generator) -> Tensor:

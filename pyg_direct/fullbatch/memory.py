@@ -77,11 +77,12 @@ def plan_temporaries(
 ) -> dict[str, int]:
     """Return the bytes that single steps allocate and free again: the largest of them counts.
 
-    The steps are the loss (log-probabilities of a chunk in float32 and their gradient in the
-    buffers' type) and the random bits of dropout.
+    The steps are the loss (the log-probabilities of a chunk, for which bfloat16 logits are widened
+    to float32 first) and the random bits of dropout.
     """
     classes = architecture.widths[-1]
-    loss = chunk_rows(num_rows, classes) * (classes * max(4, element_bytes) + 3 * 8)
+    logit_bytes = element_bytes if element_bytes >= 4 else 2 * 4
+    loss = chunk_rows(num_rows, classes) * (classes * logit_bytes + 3 * 8)
     drop = drop_bytes(num_rows, architecture.hidden_width) if architecture.dropout else 0
     return {"temporaries": max(loss, drop)}
 

@@ -13,6 +13,7 @@ flight.
 Shape legend: ``R`` rows of a table, ``N`` requested rows, ``B`` bytes a row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
@@ -23,7 +24,13 @@ from numba import cuda, prange
 
 from pyg_direct.kernels.cpu import cpu_kernel
 from pyg_direct.kernels.launch import CudaKernel, Span, span_of
-from pyg_direct.kernels.ticket import LANES_PER_WARP, THREADS_PER_BLOCK, take_ticket
+from pyg_direct.kernels.ticket import (
+    LANES_PER_WARP,
+    MAX_WARPS_PER_BLOCK,
+    draw_ticket,
+    from_first_lane,
+    return_tickets,
+)
 
 LINE_BYTES = 128
 WORD_BYTES = 4
@@ -48,101 +55,100 @@ class RowWalk:
     log_lanes: int
     num_steps: int
 
-    @classmethod
-    def of(cls, row_bytes: int, table_address: int, rows_address: int) -> "RowWalk":
-        """Return the walk for rows of these bytes, from the real addresses of both sides."""
-        unit = LINE_BYTES if row_bytes > LINE_BYTES else WORD_BYTES
-        # The first byte of a row stands this far at most behind the place where its walk begins.
-        furthest = unit - gcd(unit, row_bytes, table_address)
-        words = -(-(row_bytes + furthest) // WORD_BYTES)
-        lanes = min(LANES_PER_WARP, 1 << (words - 1).bit_length())
-        piece_bytes = gcd(WORD_BYTES, row_bytes, table_address, rows_address)
-        return cls(piece_bytes, lanes.bit_length() - 1, -(-words // lanes))
+
+@cache
+def row_walk(row_bytes: int, table_shift: int, rows_shift: int) -> RowWalk:
+    """Return how rows are walked.
+
+    Parameters
+    ----------
+    row_bytes : int
+        ``B``.
+    table_shift, rows_shift : int
+        Addresses of the first row on both sides, modulo ``LINE_BYTES`` and ``WORD_BYTES``.
+    """
+    unit = LINE_BYTES if row_bytes > LINE_BYTES else WORD_BYTES
+    # The first byte of a row stands this far at most behind the place where its walk begins.
+    furthest = unit - gcd(unit, row_bytes, table_shift)
+    words = -(-(row_bytes + furthest) // WORD_BYTES)
+    lanes = min(LANES_PER_WARP, 1 << (words - 1).bit_length())
+    piece_bytes = gcd(WORD_BYTES, row_bytes, table_shift, rows_shift)
+    return RowWalk(piece_bytes, lanes.bit_length() - 1, -(-words // lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class GatherLaunch:
+    """What a launch needs beside its rows.
+
+    Attributes
+    ----------
+    tickets : int64 device array, shape (2,)
+        Zeros, which the kernel leaves behind again; for the use of one stream.
+    wrong : int64 array, shape (1,)
+        Where a GPU can write an id that is not in ``[0, R)``; untouched if there is none.
+    rows_per_ticket : int
+        Rows that a warp takes at a time.
+    num_warps, max_blocks : int
+        Warps to launch, about, and into how many blocks at most: so many multiprocessors are kept
+        busy.
+    stream : int
+        CUDA stream handle.
+    """
+
+    tickets: Any
+    wrong: Any
+    rows_per_ticket: int = 8
+    num_warps: int = MAX_WARPS_PER_BLOCK
+    max_blocks: int = 1
+    stream: int = 0
 
 
 def gather_rows(
-    table: Any,
-    index: Any,
-    out: Any,
-    *,
-    row_bytes: int,
-    tickets: Any,
-    wrong: Any,
-    order: Any = None,
-    rows_per_ticket: int = 8,
-    num_blocks: int = 1,
-    stream: int = 0,
+    table: Any, index: Any, out: Any, *, row_bytes: int, launch: GatherLaunch, places: Any = None
 ) -> None:
-    """Write ``table[index]`` to ``out`` on the GPU.
+    """Write ``table[index]`` to ``out`` on the GPU; the call does not wait.
 
     Parameters
     ----------
     table : array, R rows of B bytes
         Row-major, at any address. May live in mapped host memory.
-    index : int64 device array, shape (N,)
-        A row whose id is not in ``[0, R)`` is not written, and its id goes to ``wrong``.
+    index : int32 or int64 device array, shape (N,)
+        In the order in which rows are to be read. A row whose id is not in ``[0, R)`` is not
+        written, and its id goes to ``launch.wrong``.
     out : device array, N rows of B bytes
         Overwritten.
     row_bytes : int
         ``B``, more than 0.
-    tickets : int64 device array, shape (2,)
-        Zeros, which the kernel leaves behind again; for the use of one stream.
-    wrong : int64 array, shape (1,)
-        Where a GPU can write; untouched if every id is valid.
-    order : int64 device array, shape (N,), optional
-        Positions of ``index`` in the order in which rows are to be read; every one once.
-    rows_per_ticket : int
-        Rows that a warp takes at a time.
-    num_blocks : int
-        Blocks of 32 warps; as many multiprocessors are kept busy at most.
-    stream : int
-        CUDA stream handle. The call does not wait.
+    launch : GatherLaunch
+        How to launch.
+    places : int64 device array, shape (N,), optional
+        Where in ``out`` the row of each id belongs, every place once. By default its own.
     """
-    table, index = span_of(table), span_of(index)
-    walk = RowWalk.of(row_bytes, table.address, span_of(out).address)
-    base, shift = _line_of(table)
-    _gather_rows_kernel(walk.piece_bytes)(
-        num_blocks, THREADS_PER_BLOCK,
-        base, shift, index, index if order is None else order, int(order is not None), out,
-        index.num_bytes // 8, table.num_bytes // row_bytes, row_bytes, walk.num_steps,
-        walk.log_lanes, rows_per_ticket, tickets, wrong, stream=stream,
-    )  # fmt: skip
+    _launch_walk(_gather_rows_kernel, table, index, out, places, row_bytes, launch)
 
 
 def scatter_rows(
-    table: Any,
-    index: Any,
-    rows: Any,
-    *,
-    row_bytes: int,
-    tickets: Any,
-    wrong: Any,
-    order: Any = None,
-    rows_per_ticket: int = 8,
-    num_blocks: int = 1,
-    stream: int = 0,
+    table: Any, index: Any, rows: Any, *, row_bytes: int, launch: GatherLaunch, places: Any = None
 ) -> None:
-    """Write ``rows`` to ``table[index]`` on the GPU.
+    """Write ``rows`` to ``table[index]`` on the GPU; the call does not wait.
 
     Parameters
     ----------
     table : array, R rows of B bytes
         Row-major, at any address. May live in mapped host memory that the GPU may write.
-    index : int64 device array, shape (N,)
-        Unique. A row whose id is not in ``[0, R)`` is not written, and its id goes to ``wrong``.
+    index : int32 or int64 device array, shape (N,)
+        Unique. A row whose id is not in ``[0, R)`` is not written, and its id goes to
+        ``launch.wrong``.
     rows : device array, N rows of B bytes
         Read only.
-    row_bytes, tickets, wrong, order, rows_per_ticket, num_blocks, stream
-        See ``gather_rows``.
+    row_bytes : int
+        ``B``, more than 0.
+    launch : GatherLaunch
+        How to launch.
+    places : int64 device array, shape (N,), optional
+        Where in ``rows`` the row of each id stands, every place once. By default at its own.
     """
-    table, index = span_of(table), span_of(index)
-    walk = RowWalk.of(row_bytes, table.address, span_of(rows).address)
-    _scatter_rows_kernel(walk.piece_bytes)(
-        num_blocks, THREADS_PER_BLOCK,
-        table, table.address % LINE_BYTES, index, index if order is None else order,
-        int(order is not None), rows, index.num_bytes // 8, table.num_bytes // row_bytes,
-        row_bytes, walk.num_steps, walk.log_lanes, rows_per_ticket, tickets, wrong, stream=stream,
-    )  # fmt: skip
+    _launch_walk(_scatter_rows_kernel, table, index, rows, places, row_bytes, launch)
 
 
 @cpu_kernel
@@ -163,17 +169,34 @@ def scatter_rows_cpu(table, index, rows):
             table[target, byte] = rows[i, byte]
 
 
-def _line_of(table: Span) -> tuple[Span, int]:
-    """Return the table from the line on which it starts, and its own distance from there."""
+def _launch_walk(
+    kernel_for: Callable[[int, int], CudaKernel],
+    table: Any,
+    index: Any,
+    rows: Any,
+    places: Any,
+    row_bytes: int,
+    launch: GatherLaunch,
+) -> None:
+    table, rows, num_ids = span_of(table), span_of(rows), len(index)
     shift = table.address % LINE_BYTES
+    walk = row_walk(row_bytes, shift, rows.address % WORD_BYTES)
+    # The walk begins on a line, and its last word may end behind the last row.
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
-    return Span(table.address - shift, num_bytes), shift
+    num_blocks = min(launch.max_blocks, launch.num_warps)
+    kernel_for(walk.piece_bytes, index.itemsize)(
+        num_blocks, LANES_PER_WARP * -(-launch.num_warps // num_blocks),
+        Span(table.address - shift, num_bytes), shift, index,
+        index if places is None else places, int(places is not None), rows, num_ids,
+        table.num_bytes // row_bytes, row_bytes, walk.num_steps, walk.log_lanes,
+        launch.rows_per_ticket, launch.tickets, launch.wrong, stream=launch.stream,
+    )  # fmt: skip
 
 
 @cuda.jit(device=True)
 def locate_word(
-    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes, num_steps, log_lanes,
-    wrong,
+    step, first, stop, shift, index, places, has_places, num_rows, row_bytes, num_steps,
+    log_lanes, wrong,
 ):  # fmt: skip
     """Return the word that this lane reads in a step, where its row starts, and the row's place.
 
@@ -181,12 +204,11 @@ def locate_word(
     there; the place is the row's position in the request.
     """
     lane = cuda.threadIdx.x % LANES_PER_WARP
-    place = first + step // num_steps * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
-    if place >= stop:
+    item = first + step // num_steps * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
+    if item >= stop:
         return -1, 0, 0
-    if is_ordered:
-        place = order[place]
-    row = index[place]
+    row = np.int64(index[item])
+    place = places[item] if has_places else item
     if row < 0 or row >= num_rows:
         wrong[0] = row
         return -1, 0, 0
@@ -214,32 +236,33 @@ def store_pieces(rows, row_bytes, piece_bytes, located, value):
 
 
 @cache
-def _gather_rows_kernel(piece_bytes: int) -> CudaKernel:
+def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_rows_kernel(
-        base, shift, index, order, is_ordered, out, num_ids, num_rows, row_bytes, num_steps,
+        base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
         log_lanes, rows_per_ticket, tickets, wrong,
     ):  # fmt: skip
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
-        first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+        first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
+            drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
             for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
                 a = locate_word(
-                    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
-                    num_steps, log_lanes, wrong,
+                    step, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 b = locate_word(
-                    step + 1, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
-                    num_steps, log_lanes, wrong,
+                    step + 1, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 c = locate_word(
-                    step + 2, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
-                    num_steps, log_lanes, wrong,
+                    step + 2, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 d = locate_word(
-                    step + 3, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
-                    num_steps, log_lanes, wrong,
+                    step + 3, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 # All four reads cross the bus before the first of them is needed.
                 word_a = base[a[0]] if a[0] >= 0 else np.uint32(0)
@@ -250,39 +273,42 @@ def _gather_rows_kernel(piece_bytes: int) -> CudaKernel:
                 store_pieces(out, row_bytes, piece_bytes, b, word_b)
                 store_pieces(out, row_bytes, piece_bytes, c, word_c)
                 store_pieces(out, row_bytes, piece_bytes, d, word_d)
-            first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+            first = from_first_lane(drawn)
+        return_tickets(tickets, num_warps)
 
     return CudaKernel(
-        gather_rows_kernel, np.uint32, None, np.int64, np.int64, None,
-        np.dtype(f"uint{8 * piece_bytes}"), *[None] * 6, np.int64, np.int64,
+        gather_rows_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
+        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64,
     )  # fmt: skip
 
 
 @cache
-def _scatter_rows_kernel(piece_bytes: int) -> CudaKernel:
+def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def scatter_rows_kernel(
-        table, shift, index, order, is_ordered, rows, num_ids, num_rows, row_bytes, num_steps,
+        table, shift, index, places, has_places, rows, num_ids, num_rows, row_bytes, num_steps,
         log_lanes, rows_per_ticket, tickets, wrong,
     ):  # fmt: skip
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
-        first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+        first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
+            drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
             for step in range(-(-(stop - first) // rows_per_step) * num_steps):
                 word, start, place = locate_word(
-                    step, first, stop, shift, index, order, is_ordered, num_rows, row_bytes,
-                    num_steps, log_lanes, wrong,
+                    step, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 for piece in range(WORD_BYTES // piece_bytes):
                     offset = word * WORD_BYTES + piece * piece_bytes - start
                     if word >= 0 and 0 <= offset < row_bytes:
                         source = (place * row_bytes + offset) // piece_bytes
-                        table[(start - shift + offset) // piece_bytes] = rows[source]
-            first = take_ticket(tickets, rows_per_ticket, num_ids, num_warps)
+                        table[(start + offset) // piece_bytes] = rows[source]
+            first = from_first_lane(drawn)
+        return_tickets(tickets, num_warps)
 
-    piece_type = np.dtype(f"uint{8 * piece_bytes}")
+    piece_type = f"uint{8 * piece_bytes}"
     return CudaKernel(
-        scatter_rows_kernel, piece_type, None, np.int64, np.int64, None, piece_type,
+        scatter_rows_kernel, piece_type, None, f"int{8 * id_bytes}", np.int64, None, piece_type,
         *[None] * 6, np.int64, np.int64,
     )  # fmt: skip

@@ -1,11 +1,10 @@
 """Multiply a sparse matrix (CSR) with a dense one, a slice of columns at a time.
 
-A warp takes a row: it walks the row's nonzeros and adds up their rows of the operand, each lane one
-column or several that lie 32 apart, so that neighbouring lanes read neighbouring words. A row with
-many nonzeros takes a whole block, whose warps add their sums in a fixed order. Blocks of one slice
-of columns start before those of the next, so that the slice of the operand that is in use is small
-enough to stay in L2 (column blocking as in Yang, Buluc, Owens 2018, "Design principles for sparse
-matrix multiplication on the GPU", section 4, which also takes a warp a row).
+A warp takes a row and its lanes the columns, so that neighbouring lanes read neighbouring words
+(row splitting, Yang, Buluc, Owens 2018, "Design principles for sparse matrix multiplication on the
+GPU"). A row with many nonzeros takes a whole block, whose warps add their sums in a fixed order.
+Blocks of one slice of columns start before those of the next, so that the slice of the operand that
+is in use can be small enough to stay in L2.
 
 Shape legend: ``m`` rows, ``E`` nonzeros, ``k`` rows of the operand, ``w`` columns.
 Assumption: the arrays fit together; who calls has checked.
@@ -87,7 +86,8 @@ def multiply_csr(
     columns_per_lane = min(slice_columns, narrowest) // THREADS_PER_WARP
     num_slices = -(-num_columns // (columns_per_lane * THREADS_PER_WARP))
     blocks_per_slice = num_long_rows + -(-num_rows // WARPS_PER_BLOCK)
-    _multiply_csr_kernel(columns_per_lane, number_type)(
+    is_full = num_columns % (columns_per_lane * THREADS_PER_WARP) == 0
+    _multiply_csr_kernel(columns_per_lane, number_type, is_full)(
         num_slices * blocks_per_slice, THREADS_PER_WARP * WARPS_PER_BLOCK,
         rowptr, column, value, long_row, operand, out,
         num_rows, num_long_rows, num_columns, blocks_per_slice, int(accumulate), stream=stream,
@@ -106,17 +106,17 @@ def _bits_of_float(number):
 if not IS_SIMULATOR:
     from numba.cuda import libdevice
 
-    @cuda.jit(device=True)
+    @cuda.jit(device=True, forceinline=True)
     def _float_of_bits(bits):
         return libdevice.int_as_float(bits)
 
-    @cuda.jit(device=True)
+    @cuda.jit(device=True, forceinline=True)
     def _bits_of_float(number):
         return libdevice.float_as_int(number)
 
 
 def _device(function: Any) -> Any:
-    return function if IS_SIMULATOR else cuda.jit(device=True)(function)
+    return function if IS_SIMULATOR else cuda.jit(device=True, forceinline=True)(function)
 
 
 @_device
@@ -143,20 +143,75 @@ def _store_bfloat16(array, place, number):
 
 
 @cache
-def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
+def _add_edges(columns_per_lane: int, number_type: str, is_full: bool) -> Any:
+    """Compile the walk over nonzeros: add their rows of the operand to a lane's sums.
+
+    Where the slices are full, a lane's columns lie at constant distances, known to the compiler.
+    """
+    load = _load_float32 if number_type == "float32" else _load_bfloat16
+
+    def add_edges(column, value, operand, edge, stop, num_columns, place, total):
+        # Four nonzeros at a time keep enough reads under way to hide the memory's latency.
+        while edge + 4 <= stop:
+            a = np.int64(column[edge]) * num_columns
+            b = np.int64(column[edge + 1]) * num_columns
+            c = np.int64(column[edge + 2]) * num_columns
+            d = np.int64(column[edge + 3]) * num_columns
+            u, v = load(value, edge), load(value, edge + 1)
+            x, y = load(value, edge + 2), load(value, edge + 3)
+            for number in range(columns_per_lane):
+                here = place[0] + number * THREADS_PER_WARP if is_full else place[number]
+                total[number] += (
+                    u * load(operand, a + here)
+                    + v * load(operand, b + here)
+                    + x * load(operand, c + here)
+                    + y * load(operand, d + here)
+                )
+            edge += 4
+        while edge < stop:
+            a = np.int64(column[edge]) * num_columns
+            u = load(value, edge)
+            for number in range(columns_per_lane):
+                here = place[0] + number * THREADS_PER_WARP if is_full else place[number]
+                total[number] += u * load(operand, a + here)
+            edge += 1
+
+    return _device(add_edges)
+
+
+@cache
+def _add_warps(columns_per_lane: int) -> Any:
+    """Compile the sum over the warps of a block, in their order; the first warp gets it."""
+    slice_columns = columns_per_lane * THREADS_PER_WARP
+    sums_shape = WARPS_PER_BLOCK * slice_columns
+
+    def add_warps(warp, lane, total):
+        sums = cuda.shared.array(sums_shape, float32)
+        for number in range(columns_per_lane):
+            sums[warp * slice_columns + number * THREADS_PER_WARP + lane] = total[number]
+        cuda.syncthreads()
+        for other in range(1, WARPS_PER_BLOCK):
+            for number in range(columns_per_lane):
+                total[number] += sums[other * slice_columns + number * THREADS_PER_WARP + lane]
+
+    return _device(add_warps)
+
+
+@cache
+def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool) -> CudaKernel:
     """Compile for a number of columns a lane, which the loops over them are unrolled by."""
     is_float32 = number_type == "float32"
     load = _load_float32 if is_float32 else _load_bfloat16
     store = _store_float32 if is_float32 else _store_bfloat16
+    add_edges = _add_edges(columns_per_lane, number_type, is_full)
+    add_warps = _add_warps(columns_per_lane)
     slice_columns = columns_per_lane * THREADS_PER_WARP
-    sums_shape = WARPS_PER_BLOCK * slice_columns
 
     def multiply_csr_kernel(
         rowptr, column, value, long_row, operand, out,
         num_rows, num_long_rows, num_columns, blocks_per_slice, accumulate,
     ):  # fmt: skip
         block = cuda.blockIdx.x % blocks_per_slice
-        first_column = (cuda.blockIdx.x // blocks_per_slice) * slice_columns
         warp = cuda.threadIdx.x // THREADS_PER_WARP
         lane = cuda.threadIdx.x % THREADS_PER_WARP
         is_long = block < num_long_rows
@@ -172,48 +227,20 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str) -> CudaKernel:
             stop = min(stop, edge + share)
         elif stop - edge > LONG_ROW_NONZEROS:
             return
+        first = (cuda.blockIdx.x // blocks_per_slice) * slice_columns + lane
         total = cuda.local.array(columns_per_lane, float32)
         place = cuda.local.array(columns_per_lane, np.int64)
         for number in range(columns_per_lane):
             total[number] = float32(0.0)
             # Lanes beyond the last column read it again: no branch in the loop.
-            mine = first_column + number * THREADS_PER_WARP + lane
-            place[number] = min(mine, num_columns - 1)
-        # Four nonzeros at a time keep enough reads under way to hide the memory's latency.
-        while edge + 4 <= stop:
-            a = np.int64(column[edge]) * num_columns
-            b = np.int64(column[edge + 1]) * num_columns
-            c = np.int64(column[edge + 2]) * num_columns
-            d = np.int64(column[edge + 3]) * num_columns
-            u, v = load(value, edge), load(value, edge + 1)
-            x, y = load(value, edge + 2), load(value, edge + 3)
-            for number in range(columns_per_lane):
-                here = place[number]
-                total[number] += (
-                    u * load(operand, a + here)
-                    + v * load(operand, b + here)
-                    + x * load(operand, c + here)
-                    + y * load(operand, d + here)
-                )
-            edge += 4
-        while edge < stop:
-            a = np.int64(column[edge]) * num_columns
-            u = load(value, edge)
-            for number in range(columns_per_lane):
-                total[number] += u * load(operand, a + place[number])
-            edge += 1
+            place[number] = min(first + number * THREADS_PER_WARP, num_columns - 1)
+        add_edges(column, value, operand, edge, stop, num_columns, place, total)
         if is_long:
-            sums = cuda.shared.array(sums_shape, float32)
-            for number in range(columns_per_lane):
-                sums[warp * slice_columns + number * THREADS_PER_WARP + lane] = total[number]
-            cuda.syncthreads()
+            add_warps(warp, lane, total)
             if warp > 0:
                 return
-            for other in range(1, WARPS_PER_BLOCK):
-                for number in range(columns_per_lane):
-                    total[number] += sums[other * slice_columns + number * THREADS_PER_WARP + lane]
         for number in range(columns_per_lane):
-            mine = first_column + number * THREADS_PER_WARP + lane
+            mine = first + number * THREADS_PER_WARP
             if mine < num_columns:
                 target = row * num_columns + mine
                 if accumulate:

@@ -3,7 +3,7 @@
 A grid with a fixed stride drifts apart: warps that the bus serves late fall behind. Here a warp
 that is done takes the next piece of work, whoever it is.
 
-Shape legend: ``N`` items of work.
+``tickets`` are two int64 words on the device, zero between launches, for the use of one stream.
 """
 
 from numba import cuda
@@ -11,8 +11,7 @@ from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 
 # The simulator has no warps: there each thread is one of a single lane, and few are enough.
 LANES_PER_WARP = 1 if IS_SIMULATOR else 32
-THREADS_PER_BLOCK = 2 if IS_SIMULATOR else 1024
-WARPS_PER_BLOCK = THREADS_PER_BLOCK // LANES_PER_WARP
+MAX_WARPS_PER_BLOCK = 2 if IS_SIMULATOR else 32
 ALL_LANES = 0xFFFFFFFF
 
 if IS_SIMULATOR:
@@ -50,16 +49,20 @@ else:
 
 
 @cuda.jit(device=True)
-def take_ticket(tickets, num_items, total, num_warps):
-    """Return the first of the next ``num_items`` items, for all lanes of a warp alike.
+def draw_ticket(tickets, num_items):
+    """Return, to the first lane of a warp, the first of the next ``num_items`` items.
 
-    What is ``total`` or more means that no work is left. Every warp must go on until then: the last
-    of ``num_warps`` leaves two zeros behind, for the next launch on the stream.
+    Draw the next ticket before the work of this one, and read it with ``from_first_lane`` after:
+    the answer then takes no time of its own.
     """
-    first = 0
     if cuda.threadIdx.x % LANES_PER_WARP == 0:
-        first = add_to_word(tickets, 0, num_items)
-        if first >= total and add_to_word(tickets, 1, 1) == num_warps - 1:
-            tickets[0] = 0
-            tickets[1] = 0
-    return from_first_lane(first)
+        return add_to_word(tickets, 0, num_items)
+    return 0
+
+
+@cuda.jit(device=True)
+def return_tickets(tickets, num_warps):
+    """Say that a warp draws no more; the last of ``num_warps`` leaves zeros for the next launch."""
+    if cuda.threadIdx.x % LANES_PER_WARP == 0 and add_to_word(tickets, 1, 1) == num_warps - 1:
+        tickets[0] = 0
+        tickets[1] = 0

@@ -1,14 +1,11 @@
 """A table whose rows stand where they are wanted, in GPU memory: nothing crosses the bus."""
 
-from math import gcd
-
 import torch
 from torch import Tensor
 
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
-
-_WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+from pyg_direct.tables.words import as_words, word_bytes
 
 
 class DeviceTable(Table):
@@ -53,12 +50,8 @@ class DeviceTable(Table):
         table.index_copy_(0, index, rows)
 
     def _as_words(self, *arrays: Tensor) -> list[Tensor]:
-        """View rows as the widest integers that all of them allow: torch selects any of those."""
-        word = _WORDS[gcd(8, self.row_bytes, *(array.data_ptr() for array in arrays))]
-        return [
-            array.reshape(-1).view(torch.uint8).view(-1, self.row_bytes).view(word)
-            for array in arrays
-        ]
+        size = word_bytes(self.row_bytes, *(array.data_ptr() for array in arrays))
+        return [as_words(array, size) for array in arrays]
 
     def close(self) -> None:  # docstring inherited
         self._tensor = None

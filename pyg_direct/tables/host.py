@@ -15,9 +15,11 @@ from pyg_direct.kernels.gather import (
 )
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
-from pyg_direct.tables.plan import GatherPlan, plan_gather
-from pyg_direct.tables.request import Request, outside
+from pyg_direct.tables.notes import notes_of, on_device
+from pyg_direct.tables.plan import INDEX_SELECT, SORTED, GatherPlan, plan_gather
+from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
+from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
 
 class HostTable(Table):
@@ -67,7 +69,7 @@ class HostTable(Table):
             return self._array.cuda_view(self.device)
         return self._array.cpu_view()
 
-    def plan(self, num_ids: int, *, is_sorted: bool = False) -> GatherPlan:
+    def plan(self, num_ids: int, *, is_sorted: bool = False, is_trusted: bool = True) -> GatherPlan:
         """Return how a GPU would gather so many rows; print it to see why.
 
         Parameters
@@ -76,6 +78,8 @@ class HostTable(Table):
             1 or more.
         is_sorted : bool
             The ids are in order already.
+        is_trusted : bool
+            The ids are known to be valid.
 
         Raises
         ------
@@ -93,39 +97,45 @@ class HostTable(Table):
             num_sms=_num_sms(self.device),
             max_sms=self.max_sms,
             is_sorted=is_sorted,
+            is_trusted=is_trusted,
         )
 
     def _gather(self, request: Request, out: Tensor) -> None:
-        if self.device.type == "cuda":
-            self._gather_cuda(request, out)
+        is_checked = request.is_trusted
+        if not is_checked and request.index.device.type == "cpu":
+            request.check(self.name, self.num_rows)
+            is_checked = True
+        if self.device.type == "cpu":
+            ids = request.ids(self.device).numpy()
+            gather_rows_cpu(self._numpy_bytes(), ids, as_bytes(out).numpy())
             return
-        if not request.is_trusted:
-            request.check(self.name, self.num_rows)
-        ids = request.ids(self.device).numpy()
-        gather_rows_cpu(self._numpy_bytes(), ids, _as_bytes(out).numpy())
+        with on_device(self.device):
+            self._gather_cuda(request, out, is_checked)
 
-    def _gather_cuda(self, request: Request, out: Tensor) -> None:
-        plan = self.plan(len(request), is_sorted=request.is_sorted)
-        if not request.is_trusted and request.index.device.type == "cpu":
-            request.check(self.name, self.num_rows)
-        with torch.cuda.device(self.device):
-            stream = torch.cuda.current_stream()
-            notes = _notes_of(self.device, stream.cuda_stream)
-            gather_rows(
-                self._device_span(),
-                request.ids(self.device),
-                out,
-                row_bytes=self.row_bytes,
-                order=request.order(self.device, self.num_rows) if plan.is_sorted else None,
-                rows_per_ticket=plan.rows_per_ticket,
-                num_blocks=plan.num_blocks,
-                tickets=notes.tickets,
-                wrong=notes.wrong_span,
-                stream=stream.cuda_stream,
-            )
-            if not request.is_trusted and request.index.device.type == "cuda":
-                stream.synchronize()
-                notes.raise_if_wrong(self.name, self.num_rows)
+    def _gather_cuda(self, request: Request, out: Tensor, is_checked: bool) -> None:
+        plan = self.plan(len(request), is_sorted=request.is_sorted, is_trusted=is_checked)
+        ids, places = request.index, None
+        if plan.way == SORTED:
+            if not is_checked:
+                request.check(self.name, self.num_rows)
+                is_checked = True
+            ids, places = request.in_order(self.device, self.num_rows)
+        elif plan.way == INDEX_SELECT:
+            ids = request.ids(self.device)
+            size = word_bytes(self.row_bytes, self._device_span().address, out.data_ptr())
+            torch.index_select(as_words(self.tensor(), size), 0, ids, out=as_words(out, size))
+            return
+        else:
+            ids = request.ids(self.device)
+        stream = torch.cuda.current_stream(self.device)
+        notes = notes_of(self.device, stream.cuda_stream)
+        launch = notes.launch(plan, stream.cuda_stream)
+        gather_rows(
+            self._device_span(), ids, out, row_bytes=self.row_bytes, launch=launch, places=places
+        )
+        if not is_checked:
+            stream.synchronize()
+            notes.raise_if_wrong(self.name, self.num_rows)
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         if not self._array.is_writable:
@@ -134,33 +144,27 @@ class HostTable(Table):
                 "(np.memmap mode 'r+'), or put a copy of the tensor"
             )
         if self.device.type == "cuda" and self._array.is_cuda_writable:
-            self._scatter_cuda(index, rows)
+            with on_device(self.device):
+                self._scatter_cuda(index, rows)
             return
         # A GPU may not write to a file that is mapped; the CPU may, once nothing reads there.
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        scatter_rows_cpu(self._numpy_bytes(), index.cpu().numpy(), _as_bytes(rows.cpu()).numpy())
+        scatter_rows_cpu(self._numpy_bytes(), index.cpu().numpy(), as_bytes(rows.cpu()).numpy())
 
     def _scatter_cuda(self, index: Tensor, rows: Tensor) -> None:
-        plan = self.plan(index.numel())
-        with torch.cuda.device(self.device):
-            stream = torch.cuda.current_stream().cuda_stream
-            notes = _notes_of(self.device, stream)
-            scatter_rows(
-                self._device_span(),
-                index,
-                rows,
-                row_bytes=self.row_bytes,
-                order=torch.sort(index).indices if plan.is_sorted else None,
-                rows_per_ticket=plan.rows_per_ticket,
-                num_blocks=plan.num_blocks,
-                tickets=notes.tickets,
-                wrong=notes.wrong_span,
-                stream=stream,
-            )
+        plan = self.plan(index.numel(), is_trusted=False)
+        places = None
+        if plan.way == SORTED:
+            index, places = torch.sort(index)
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        launch = notes_of(self.device, stream).launch(plan, stream)
+        scatter_rows(
+            self._device_span(), index, rows, row_bytes=self.row_bytes, launch=launch, places=places
+        )
 
     def _numpy_bytes(self) -> np.ndarray[Any, Any]:
-        return _as_bytes(self._array.cpu_view()).numpy()
+        return as_bytes(self._array.cpu_view()).numpy()
 
     def _device_span(self) -> Span:
         if self._span is None:
@@ -180,37 +184,6 @@ class HostTable(Table):
         return self._array.is_closed
 
 
-# No id, right or wrong, that a user means.
-NO_ID = -(2**63)
-
-
-class _StreamNotes:
-    """What the kernels of one stream leave for the next, and for the host."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.tickets = torch.zeros(2, dtype=torch.int64, device=device)
-        self._wrong = MappedArray.empty((1,), torch.int64)
-        self._wrong.cpu_view().fill_(NO_ID)
-        self.wrong_span = Span(self._wrong.device_address, 8)
-
-    def raise_if_wrong(self, name: str, num_rows: int) -> None:
-        """Raise for the id that a kernel noted; the stream must have passed it."""
-        wrong = int(self._wrong.cpu_view())
-        if wrong != NO_ID:
-            self._wrong.cpu_view().fill_(NO_ID)
-            raise outside(name, wrong, num_rows)
-
-
-@cache
-def _notes_of(device: torch.device, stream: int) -> _StreamNotes:
-    return _StreamNotes(device)
-
-
 @cache
 def _num_sms(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _as_bytes(rows: Tensor) -> Tensor:
-    """View contiguous, non-empty rows as uint8 of shape (rows, bytes a row)."""
-    return rows.reshape(-1).view(torch.uint8).view(rows.shape[0], -1)

@@ -1,9 +1,11 @@
 """Decide how a GPU reads rows from host memory.
 
 Every read that misses a translation of addresses costs about the same, whatever its size, and ids
-at random over a large table miss almost always. Ids in order hit, but sorting them takes time. And
-what is in flight at one time should lie close together, so few warps read a sparse request. The
-numbers below were measured on one H200 (PCIe Gen5 x16); ``experiments/results`` has the runs.
+at random over a large table miss almost always. Ids in order hit, but a sort takes time. What is in
+flight at one time should lie within the reach of the translations, so few warps read a sparse
+request. And where neither matters torch's own kernel, which knows nothing of all this, is launched
+soonest. The numbers below were measured on one H200 (PCIe Gen5 x16); ``experiments/results`` has
+the runs.
 """
 
 from dataclasses import dataclass
@@ -15,46 +17,51 @@ SORT_S, SORTED_IDS_PER_S = 85e-6, 12e9
 ORDERED_MISSES_PER_S = 45e6
 RANDOM_MISSES_PER_S = ((2**30, 113e6), (2**33, 40e6), (2**35, 31e6))
 TRANSLATED_BYTES = 2**16
-# Up to about so many ids at random cost half of that.
-FEW_IDS = 16_384
-# What is in flight should span no more of the table than translations reach.
-WINDOW_BYTES = 192 * 2**20
-FEWEST_BLOCKS = 16
+# So few ids at random cost half of that; and these are gone before a kernel of ours is launched.
+FEW_IDS, FEWEST_IDS = 16_384, 4_096
+WINDOW_BYTES = 384 * 2**20
 WARPS_PER_BLOCK = 32
+FEWEST_WARPS = 512
+# torch reads rows of whole words of this size fast, and long ones in any order.
+VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
+
+INDEX_SELECT, AS_REQUESTED, SORTED = "index_select", "as requested", "sorted"
+REASONS = {
+    INDEX_SELECT: "torch's index_select: no order would be faster, and it is launched soonest",
+    AS_REQUESTED: "our kernel, in the order of the request: a sort would not pay, or is not due",
+    SORTED: "sort, then our kernel: translations that hit save more than the sort costs",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GatherPlan:
-    """How one request is read from one table.
+    """How one request is read from one table; print it to see why.
 
     Attributes
     ----------
-    is_sorted : bool
-        Whether rows are read in order of their id; they come out in the order of the request.
+    way : str
+        ``"index_select"``, ``"as requested"`` or ``"sorted"``; rows come out in the order of the
+        request whatever the way.
     rows_per_ticket : int
         Rows that a warp takes at a time.
-    num_blocks : int
-        Blocks of 32 warps, one to a multiprocessor.
+    num_warps, max_blocks : int
+        Warps of our kernel, and the multiprocessors that they keep busy at most.
     sorted_s, unsorted_s : float
-        Estimated seconds of both ways.
-    reason : str
-        Why, in words.
+        Estimated seconds in order of id, the sort included, and in the order of the request.
     """
 
-    is_sorted: bool
+    way: str
     rows_per_ticket: int
-    num_blocks: int
+    num_warps: int
+    max_blocks: int
     sorted_s: float
     unsorted_s: float
-    reason: str
 
     def __str__(self) -> str:
         return (
-            f"{'sort, then read in order' if self.is_sorted else 'read in the order of the ids'}: "
-            f"{self.reason}\n"
-            f"  estimated: {self.sorted_s * 1e6:.0f} us in order, sort included, "
-            f"{self.unsorted_s * 1e6:.0f} us as they are\n"
-            f"  {self.num_blocks} blocks of {WARPS_PER_BLOCK} warps, "
+            f"{REASONS[self.way]}\n  estimated: {self.sorted_s * 1e6:.0f} us in order of id, sort "
+            f"included, {self.unsorted_s * 1e6:.0f} us in the order of the request\n"
+            f"  our kernel: {self.num_warps} warps on {self.max_blocks} multiprocessors at most, "
             f"{self.rows_per_ticket} rows a ticket"
         )
 
@@ -67,6 +74,7 @@ def plan_gather(
     num_sms: int,
     max_sms: int | None = None,
     is_sorted: bool = False,
+    is_trusted: bool = True,
 ) -> GatherPlan:
     """Plan a gather from host memory.
 
@@ -75,13 +83,16 @@ def plan_gather(
     row_bytes : int
         Bytes a row.
     num_ids, num_rows : int
-        Of the request, and of the table.
+        Of the request, and of the table; 1 or more.
     num_sms : int
         Multiprocessors of the GPU.
     max_sms : int, optional
         How many of them the gather may keep busy; all by default.
     is_sorted : bool
         The ids are in order already.
+    is_trusted : bool
+        The ids are known to be valid. Only then may torch's kernel run: a wrong id would end the
+        CUDA context.
 
     Raises
     ------
@@ -93,40 +104,37 @@ def plan_gather(
     table_bytes = row_bytes * num_rows
     transfer_s = num_ids * row_bytes / LINK_BYTES_PER_S
     unsorted_s = max(transfer_s, num_ids / _random_misses_per_s(table_bytes, num_ids))
+    distinct = _distinct(num_ids, num_rows)
     touched = min(num_ids, table_bytes / TRANSLATED_BYTES)
-    sorted_s = max(transfer_s * _distinct(num_ids, num_rows), touched / ORDERED_MISSES_PER_S)
-    sorted_s += 0.0 if is_sorted else SORT_S + num_ids / SORTED_IDS_PER_S
-    sorts = not is_sorted and sorted_s < unsorted_s
-    in_order = sorts or is_sorted
-    rows_per_ticket = max(1, 512 // row_bytes)
-    if sorts and _distinct(num_ids, num_rows) < 0.9:
-        # Equal ids that one warp reads one after the other cross the bus once.
-        rows_per_ticket *= 8
-    blocks = _num_blocks(num_ids, rows_per_ticket, num_sms if max_sms is None else max_sms)
-    if in_order:
-        spacing = table_bytes / num_ids
-        in_window = int(WINDOW_BYTES / (spacing * rows_per_ticket * WARPS_PER_BLOCK))
-        blocks = min(blocks, max(FEWEST_BLOCKS, in_window))
-    if is_sorted:
-        reason = "the ids are in order already"
-    elif sorts:
-        reason = "translations that hit save more than the sort costs"
+    sorted_s = max(transfer_s * distinct, touched / ORDERED_MISSES_PER_S)
+    if not is_sorted:
+        sorted_s += SORT_S + num_ids / SORTED_IDS_PER_S
+    if is_sorted or unsorted_s <= sorted_s:
+        way = AS_REQUESTED
+        is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
+            not is_sorted or row_bytes >= LONG_ROW_BYTES
+        )
+        if is_trusted and max_sms is None and (is_fast_in_torch or num_ids <= FEWEST_IDS):
+            way = INDEX_SELECT
     else:
-        reason = "a sort would cost more than the translations that it saves"
-    return GatherPlan(
-        is_sorted=sorts,
-        rows_per_ticket=rows_per_ticket,
-        num_blocks=blocks,
-        sorted_s=sorted_s,
-        unsorted_s=unsorted_s,
-        reason=reason,
-    )
+        way = SORTED
+    max_blocks = min(num_sms, max_sms or num_sms)
+    rows_per_ticket = max(1, 1024 // row_bytes)
+    if distinct < 0.9:
+        # Equal ids that one warp reads one after the other cross the bus once.
+        rows_per_ticket *= 4
+    rows_per_ticket = max(1, min(rows_per_ticket, num_ids // (max_blocks * WARPS_PER_BLOCK)))
+    num_warps = min(max_blocks * WARPS_PER_BLOCK, -(-num_ids // rows_per_ticket))
+    if is_sorted or way == SORTED:
+        in_window = int(WINDOW_BYTES * num_ids / (table_bytes * rows_per_ticket))
+        num_warps = min(num_warps, max(FEWEST_WARPS, in_window))
+    return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, sorted_s, unsorted_s)
 
 
 def _distinct(num_ids: int, num_rows: int) -> float:
     """Estimate the share of distinct ids among ids at random."""
-    repeats = num_ids / max(num_rows, 1)
-    return 1.0 if repeats < 1e-3 else float((1 - (1 - 1 / num_rows) ** num_ids) / repeats)
+    repeats = num_ids / num_rows
+    return 1.0 if repeats < 1e-2 else (1 - (1 - 1 / num_rows) ** num_ids) / repeats
 
 
 def _random_misses_per_s(table_bytes: int, num_ids: int) -> float:
@@ -135,8 +143,3 @@ def _random_misses_per_s(table_bytes: int, num_ids: int) -> float:
         if table_bytes >= at_bytes * 0.6:
             rate = slower
     return rate * 2 if num_ids <= FEW_IDS else rate
-
-
-def _num_blocks(num_ids: int, rows_per_ticket: int, num_sms: int) -> int:
-    warps = -(-num_ids // rows_per_ticket)
-    return max(1, min(num_sms, -(-warps // WARPS_PER_BLOCK)))

@@ -40,6 +40,7 @@ class Request:
         self.index = index
         self.is_trusted, self.is_sorted = is_trusted, is_sorted
         self._ids: dict[torch.device, Tensor] = {}
+        self._sorted: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return self.index.numel()
@@ -58,13 +59,21 @@ class Request:
         lowest, highest = torch.stack(self.index.aminmax()).tolist()
         return int(lowest), int(highest)
 
-    def order(self, device: torch.device, num_rows: int) -> Tensor:
-        """Return the positions of the ids in ascending order of id; int64 on a device."""
-        if not hasattr(self, "_order"):
-            keys = self.ids(device)
-            # Half the bits are half the passes of the sort.
-            self._order = torch.sort(keys.int() if num_rows <= 2**31 else keys).indices
-        return self._order
+    def in_order(self, device: torch.device, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Return the ids in ascending order, and where each stands in the request.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where both are.
+        num_rows : int
+            ``R``, below which every id must lie: where it fits 32 bits the ids come back as int32,
+            after half the passes of a sort.
+        """
+        if self._sorted is None:
+            dtype = torch.int32 if num_rows <= 2**31 else torch.int64
+            self._sorted = torch.sort(self.index.to(device, dtype))
+        return self._sorted
 
     def check(self, name: str, num_rows: int) -> None:
         """Refuse ids outside ``[0, R)``.

@@ -109,3 +109,20 @@ def test_hidden_share_counts_common_time():
 
     assert hidden_share(spans) == 0.5
     assert hidden_share(spans[1:]) == 1.0
+
+
+def test_benchmark_goes_on_after_a_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def fail(*_):
+        raise RuntimeError("no room")
+        yield
+
+    monkeypatch.setattr(fullbatch_benchmark, "measure", fail)
+    graph = SIZES | {"name": "tiny", "hidden_channels": 8, "features": "device", "pyg": []}
+
+    rows = fullbatch_benchmark.run(
+        graphs=[graph | {"variants": []}], num_ranks=[1], device="cpu", picture=True
+    )
+
+    assert [row["error"] for row in rows] == ["no room"]

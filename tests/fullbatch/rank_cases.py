@@ -71,10 +71,11 @@ def run_all(world, folder, names):
     torch.set_num_threads(1)
     for num_ranks in range(2, world.num_ranks + 1):
         members = list(range(num_ranks))
+        # Every rank of the world takes part in making a group, members or not.
         group = dist.new_group(members)
+        control = dist.new_group(members, backend="gloo") if world.device.type == "cuda" else group
         if world.rank >= num_ranks:
             continue
-        control = dist.new_group(members, backend="gloo") if world.device.type == "cuda" else group
         ranks = Ranks(
             rank=world.rank,
             num_ranks=num_ranks,

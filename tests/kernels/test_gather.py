@@ -44,29 +44,34 @@ def test_gather_rows_equals_reference(row_bytes, offset, kernel_memory):
     out, expected = np.full((5, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
 
     with kernel_memory(table, index, out, *_notes()) as (*arrays, tickets, wrong):
-        gather.gather_rows(*arrays, row_bytes=row_bytes, tickets=tickets, wrong=wrong)
+        gather.gather_rows(*arrays, row_bytes=row_bytes, launch=gather.GatherLaunch(tickets, wrong))
 
     reference.gather_rows(table, index, expected)
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("num_blocks", [1, 3])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("num_warps", "max_blocks"), [(1, 1), (5, 2), (64, 3)])
 @pytest.mark.parametrize("rows_per_ticket", [1, 3, 8])
 @pytest.mark.parametrize("row_bytes", [4, 31, 128, 400])
-def test_gather_rows_in_another_order(row_bytes, rows_per_ticket, num_blocks, kernel_memory):
-    table, index = _random_bytes(37, row_bytes, 4), _ids(33, 37)
-    order, notes = np.argsort(index), _notes()
-    out, expected = np.full((33, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
+@pytest.mark.parametrize("name", ["gather_rows", "scatter_rows"])
+def test_rows_in_another_order(
+    name, row_bytes, rows_per_ticket, num_warps, max_blocks, dtype, kernel_memory
+):
+    table, index = _random_bytes(37, row_bytes, 4), _ids(33, 37, unique=True)
+    rows, notes = _random_bytes(33, row_bytes), _notes()
+    places = np.argsort(index)
+    expected = {"gather_rows": rows.copy(), "scatter_rows": table.copy()}
+    reference.gather_rows(table, index, expected["gather_rows"])
+    reference.scatter_rows(expected["scatter_rows"], index, rows)
 
-    with kernel_memory(table, index, out, order, *notes) as (*arrays, order, tickets, wrong):
+    memory = (table, index[places].astype(dtype), rows, places, *notes)
+    with kernel_memory(*memory) as (*arrays, where, tickets, wrong):
+        launch = gather.GatherLaunch(tickets, wrong, rows_per_ticket, num_warps, max_blocks)
         for _ in range(2):  # the kernel leaves the tickets as it found them
-            gather.gather_rows(
-                *arrays, row_bytes=row_bytes, order=order, rows_per_ticket=rows_per_ticket,
-                num_blocks=num_blocks, tickets=tickets, wrong=wrong,
-            )  # fmt: skip
+            getattr(gather, name)(*arrays, row_bytes=row_bytes, launch=launch, places=where)
 
-    reference.gather_rows(table, index, expected)
-    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(rows if name == "gather_rows" else table, expected[name])
     assert [note.tolist() for note in notes] == [[0, 0], [-7]]
 
 
@@ -80,7 +85,7 @@ def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel
     expected["scatter_rows"][0][[3, 5]] = 0xAA
 
     with kernel_memory(table, index, rows, *notes) as (*arrays, tickets, wrong):
-        getattr(gather, name)(*arrays, row_bytes=12, tickets=tickets, wrong=wrong)
+        getattr(gather, name)(*arrays, row_bytes=12, launch=gather.GatherLaunch(tickets, wrong))
 
     np.testing.assert_array_equal(table, expected[name][0])
     np.testing.assert_array_equal(rows, expected[name][1])
@@ -102,7 +107,7 @@ def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel
     ],
 )
 def test_row_walk_covers_every_row(row_bytes, table_address, rows_address, piece_bytes, words):
-    walk = gather.RowWalk.of(row_bytes, table_address, rows_address)
+    walk = gather.row_walk(row_bytes, table_address % 128, rows_address % 4)
 
     assert walk.piece_bytes == piece_bytes
     assert walk.num_steps << walk.log_lanes >= words
@@ -127,7 +132,9 @@ def test_scatter_rows_equals_reference(row_bytes, offset, kernel_memory):
     rows, expected = _random_bytes(5, row_bytes), table.copy()
 
     with kernel_memory(table, index, rows, *_notes()) as (*arrays, tickets, wrong):
-        gather.scatter_rows(*arrays, row_bytes=row_bytes, tickets=tickets, wrong=wrong)
+        gather.scatter_rows(
+            *arrays, row_bytes=row_bytes, launch=gather.GatherLaunch(tickets, wrong)
+        )
 
     reference.scatter_rows(expected, index, rows)
     np.testing.assert_array_equal(table, expected)

@@ -20,7 +20,8 @@ def _matrix(counts, num_columns):
 
 @pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
 @pytest.mark.parametrize(
-    ("num_columns", "slice_columns"), [(1, 256), (31, 32), (33, 32), (70, 32), (70, 64), (70, 256)]
+    ("num_columns", "slice_columns"),
+    [(1, 256), (31, 32), (33, 32), (70, 32), (70, 64), (70, 256), (64, 32), (64, 64)],
 )
 @pytest.mark.parametrize("number_type", ["float32", "bfloat16"])
 def test_multiply_csr_equals_reference(

@@ -1,6 +1,6 @@
 import pytest
 
-from pyg_direct.tables import plan_gather
+from pyg_direct.tables.plan import AS_REQUESTED, INDEX_SELECT, SORTED, plan_gather
 
 GIB = 2**30
 
@@ -18,27 +18,41 @@ def plan(row_bytes, num_ids, table_bytes, **options):
 @pytest.mark.parametrize("row_bytes", [64, 128, 400, 512])
 @pytest.mark.parametrize("table_gib", [8, 32])
 def test_many_ids_over_a_large_table_are_sorted(row_bytes, table_gib):
-    assert plan(row_bytes, 1_000_000, table_gib * GIB).is_sorted
+    assert plan(row_bytes, 1_000_000, table_gib * GIB).way == SORTED
 
 
-@pytest.mark.parametrize("row_bytes", [64, 512, 4096])
-def test_few_ids_are_read_as_they_are(row_bytes):
-    assert not plan(row_bytes, 1_000, 8 * GIB).is_sorted
+@pytest.mark.parametrize("row_bytes", [64, 512, 1172, 4096])
+def test_few_ids_go_to_torch(row_bytes):
+    assert plan(row_bytes, 1_000, 8 * GIB).way == INDEX_SELECT
+
+
+@pytest.mark.parametrize("options", [{"is_trusted": False}, {"max_sms": 33}])
+def test_torch_gets_no_ids_that_may_be_wrong_and_keeps_no_limit(options):
+    assert plan(512, 1_000, 8 * GIB, **options).way == AS_REQUESTED
 
 
 def test_ids_in_order_are_not_sorted_again():
-    assert not plan(128, 1_000_000, 8 * GIB, is_sorted=True).is_sorted
+    assert plan(128, 1_000_000, 8 * GIB, is_sorted=True).way == AS_REQUESTED
+
+
+def test_rows_of_odd_words_are_read_by_our_kernel():
+    assert plan(2408, 50_000, 8 * GIB).way == AS_REQUESTED
+    assert plan(4096, 50_000, 8 * GIB).way == INDEX_SELECT
 
 
 def test_a_sparse_request_keeps_few_warps_in_flight():
     sparse, dense = plan(512, 100_000, 32 * GIB), plan(512, 1_000_000, 8 * GIB)
 
-    assert sparse.num_blocks < 40 < dense.num_blocks
+    assert sparse.num_warps < 2_000 < dense.num_warps == 132 * 32
 
 
 @pytest.mark.parametrize("max_sms", [1, 33, 1_000])
-def test_max_sms_bounds_the_blocks(max_sms):
-    assert plan(512, 1_000_000, 8 * GIB, max_sms=max_sms).num_blocks <= max_sms
+@pytest.mark.parametrize("num_ids", [1, 1_000_000])
+def test_max_sms_bounds_blocks_and_warps(num_ids, max_sms):
+    limited = plan(512, num_ids, 8 * GIB, max_sms=max_sms)
+
+    assert 1 <= limited.max_blocks <= min(max_sms, 132)
+    assert 1 <= limited.num_warps <= limited.max_blocks * 32
 
 
 def test_max_sms_is_checked():
@@ -47,5 +61,5 @@ def test_max_sms_is_checked():
 
 
 def test_a_plan_says_why():
-    assert "sort, then read in order: translations" in str(plan(128, 1_000_000, 8 * GIB))
-    assert "read in the order of the ids: a sort" in str(plan(128, 1_000, 8 * GIB))
+    assert str(plan(128, 1_000_000, 8 * GIB)).startswith("sort, then our kernel: translations")
+    assert str(plan(128, 1_000, 8 * GIB)).startswith("torch's index_select")

@@ -5,19 +5,24 @@ from pyg_direct.tables import Request
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
-def test_order_and_bounds(device, dtype):
+def test_in_order_and_bounds(device, dtype):
     request = Request(torch.tensor([5, 3, 9, 3], dtype=dtype, device=device))
 
     assert request.bounds == (3, 9)
     assert request.ids(device).dtype == torch.int64
-    assert request.index[request.order(device, 10)].tolist() == [3, 3, 5, 9]
-    assert request.order(device, 10) is request.order(device, 10)
+    ids, places = request.in_order(device, 10)
+    assert (ids.tolist(), ids.dtype) == ([3, 3, 5, 9], torch.int32)
+    assert request.index[places].tolist() == [3, 3, 5, 9]
+    assert request.in_order(device, 10)[1] is places
 
 
-def test_order_of_large_ids():
+def test_in_order_of_large_ids():
     request = Request(torch.tensor([2**40, 3, 2**33]))
 
-    assert request.order(torch.device("cpu"), 2**41).tolist() == [1, 2, 0]
+    ids, places = request.in_order(torch.device("cpu"), 2**41)
+
+    assert ids.tolist() == [3, 2**33, 2**40]
+    assert places.tolist() == [1, 2, 0]
 
 
 def test_check_names_table_id_and_size():

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from pyg_direct.memory import MappedArray
-from pyg_direct.tables import DeviceTable, HostTable
+from pyg_direct.tables import DeviceTable, HostTable, Request
+from pyg_direct.tables.plan import AS_REQUESTED, INDEX_SELECT, SORTED
 
 
 @pytest.fixture(params=["host", "device"])
@@ -92,6 +95,53 @@ def test_closed_table_refuses(make_table):
 
     with pytest.raises(ValueError, match="x is closed"):
         table.gather(torch.tensor([1]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", [INDEX_SELECT, AS_REQUESTED, SORTED])
+@pytest.mark.parametrize("offset", [0, 4, 68, 1])
+@pytest.mark.parametrize("row_bytes", [1, 4, 12, 31, 64, 128, 132, 400, 1172, 3072, 4100])
+@pytest.mark.parametrize("max_sms", [None, 3])
+def test_every_way_gives_the_rows(monkeypatch, way, row_bytes, offset, max_sms):
+    memory = torch.randint(0, 256, (2000 * row_bytes + offset,), dtype=torch.uint8)
+    x = memory[offset:].view(2000, row_bytes)
+    table = HostTable(MappedArray(x), torch.device("cuda", 0), max_sms=max_sms)
+    index = torch.from_numpy(np.random.default_rng(1).integers(0, 2000, 5003)).cuda()
+    plan = table.plan(5003)
+    monkeypatch.setattr(table, "plan", lambda *_, **__: replace(plan, way=way))
+
+    for request in (Request(index, is_trusted=True), Request(index.int())):
+        out = torch.full((5003, row_bytes), 0xAA, dtype=torch.uint8, device="cuda")
+        assert table.gather(request, out).cpu().equal(x[index.cpu()])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_ids", [10, 100_000])
+def test_wrong_ids_on_the_gpu_raise_and_leave_it_in_order(num_ids):
+    table = HostTable(MappedArray(torch.rand(50_000, 3)), torch.device("cuda", 0), name="x")
+    index = torch.arange(num_ids, device="cuda") % 50_000
+
+    for wrong in (-1, 50_000, 2**40):
+        with pytest.raises(IndexError, match=f"id {wrong} is outside x, which has 50000 rows"):
+            table.gather(torch.where(index == 7, wrong, index))
+
+    assert table.gather(index).equal(table.tensor()[index])
+
+
+@pytest.mark.gpu
+def test_gathers_on_several_streams_at_once():
+    x = torch.rand(100_000, 33)
+    table, device_x = HostTable(MappedArray(x), torch.device("cuda", 0)), x.cuda()
+    index = torch.randint(0, 100_000, (50_000,), device="cuda")
+    torch.cuda.synchronize()
+
+    rows = []
+    for _ in range(8):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            rows.append(table.gather(Request(index, is_trusted=True)))
+    torch.cuda.synchronize()
+
+    assert all(each.equal(device_x[index]) for each in rows)
 
 
 @pytest.mark.gpu

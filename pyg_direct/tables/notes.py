@@ -1,0 +1,63 @@
+"""What the kernels of one stream leave for the next kernel, and for the host."""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import torch
+
+from pyg_direct.kernels.gather import GatherLaunch
+from pyg_direct.kernels.launch import Span
+from pyg_direct.memory import MappedArray
+from pyg_direct.tables.plan import GatherPlan
+from pyg_direct.tables.request import outside
+
+# No id, right or wrong, that a user means.
+NO_ID = -(2**63)
+
+
+class StreamNotes:
+    """Tickets in device memory, and a word in host memory where a kernel notes a wrong id.
+
+    Parameters
+    ----------
+    device : torch.device
+        A CUDA device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._tickets = torch.zeros(2, dtype=torch.int64, device=device)
+        self._wrong = MappedArray.empty((1,), torch.int64)
+        self._wrong.cpu_view().fill_(NO_ID)
+        self._spans = Span(self._tickets.data_ptr(), 16), Span(self._wrong.device_address, 8)
+
+    def launch(self, plan: GatherPlan, stream: int) -> GatherLaunch:
+        """Return the launch of a plan on the stream of these notes."""
+        return GatherLaunch(
+            *self._spans, plan.rows_per_ticket, plan.num_warps, plan.max_blocks, stream
+        )
+
+    def raise_if_wrong(self, name: str, num_rows: int) -> None:
+        """Raise for the id that a kernel noted; the stream must have passed it.
+
+        Raises
+        ------
+        IndexError
+            Naming the table, the id and the number of rows.
+        """
+        wrong = int(self._wrong.cpu_view())
+        if wrong != NO_ID:
+            self._wrong.cpu_view().fill_(NO_ID)
+            raise outside(name, wrong, num_rows)
+
+
+@cache
+def notes_of(device: torch.device, stream: int) -> StreamNotes:
+    """Return the notes of a stream, by its CUDA handle; its kernels run one after the other."""
+    return StreamNotes(device)
+
+
+def on_device(device: torch.device) -> AbstractContextManager[None]:
+    """Return a context in which a CUDA device is the current one."""
+    if torch.cuda.current_device() == device.index:
+        return nullcontext()
+    return torch.cuda.device(device)

@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from pyg_direct.fullbatch import Ranks
+from pyg_direct.fullbatch.staged_product import StagedProduct, Trace
+from pyg_direct.fullbatch.tiles import cut_tiles
+
+ALONE = Ranks()
+
+
+def _identity(num_rows, num_filled):
+    """Ones on the first ``num_filled`` places of the diagonal."""
+    rowptr = torch.arange(num_rows + 1).clamp(max=num_filled)
+    return cut_tiles(rowptr, torch.arange(num_filled), torch.ones(num_filled), (0, num_rows))
+
+
+@pytest.mark.parametrize("num_filled", [0, 3, 5], ids=["empty", "some rows", "every row"])
+@pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
+def test_multiply_overwrites_or_adds(accumulate, num_filled):
+    product = StagedProduct(ALONE, (5,))
+    operand, start = torch.randn(5, 3), torch.ones(5, 3) if accumulate else torch.zeros(5, 3)
+    out = start.clone() if accumulate else torch.full((5, 3), float("nan"))
+    expected = start.clone()
+    expected[:num_filled] += operand[:num_filled]
+
+    product.multiply(_identity(5, num_filled), operand, out, accumulate=accumulate)
+
+    torch.testing.assert_close(out, expected)
+
+
+def test_multiply_rejects_wrong_shapes():
+    product = StagedProduct(ALONE, (5,))
+
+    with pytest.raises(ValueError, match=r"out \(5, 2\) came, expected equal shapes of 5 rows"):
+        product.multiply(_identity(5, 5), torch.zeros(5, 3), torch.zeros(5, 2))
+
+
+def test_multiply_rejects_a_small_buffer():
+    ranks = Ranks(num_ranks=2)
+    product = StagedProduct(ranks, (5, 5), buffers=[torch.empty(14)])
+
+    with pytest.raises(ValueError, match="receive buffer of 14 elements, expected 15 or more"):
+        product.multiply((), torch.zeros(5, 3), torch.zeros(5, 3))
+
+
+def test_staged_product_rejects_missing_buffers():
+    with pytest.raises(ValueError, match="buffers: 1 came, expected 2 or more"):
+        StagedProduct(Ranks(num_ranks=3), (1, 1, 1), buffers=[torch.empty(1)])
+
+
+def test_trace_on_one_rank_has_a_product_and_no_broadcast():
+    product = StagedProduct(ALONE, (5,))
+    product.trace = Trace(ALONE.device)
+
+    product.multiply(_identity(5, 5), torch.zeros(5, 3), torch.zeros(5, 3))
+
+    (span,) = product.trace.spans()
+    assert (span.kind, span.stage) == ("product", 0)
+    assert 0.0 <= span.start_s <= span.stop_s
