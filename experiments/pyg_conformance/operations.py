@@ -63,26 +63,14 @@ def hetero_neighbor_sample(
     return_edge_id: bool = True,
 ) -> tuple[Any, ...]:
     """Sample in a heterogeneous graph."""
-    data = HeteroData()
-    sizes = dict.fromkeys(node_types, 0)
+    data = _make_hetero(node_types, edge_types, colptr_dict, row_dict, seed_dict, node_time_dict)
     for kind in edge_types:
         name = "__".join(kind)
-        ends = colptr_dict[name].numel() - 1, _size(row_dict[name])
-        for end, size in ((kind[2], ends[0]), (kind[0], ends[1])):
-            sizes[end] = max(size, sizes.get(end, 0))
-    for kind, ids in seed_dict.items():
-        sizes[kind] = max(sizes.get(kind, 0), _size(ids))
-    for kind, size in sizes.items():
-        time = (node_time_dict or {}).get(kind)
-        data[kind].num_nodes = size if time is None else max(size, time.numel())
-        _set(data[kind], node_time=time)
-    for kind in edge_types:
-        name = "__".join(kind)
-        data[kind].edge_index = _expand(colptr_dict[name], row_dict[name])
         _set(
-            data[kind], edge_time=(edge_time_dict or {}).get(name),
+            data[kind],
+            edge_time=(edge_time_dict or {}).get(name),
             edge_weight=(edge_weight_dict or {}).get(name),
-        )  # fmt: skip
+        )
     sampler = DirectNeighborSampler(
         data, {kind: num_neighbors_dict["__".join(kind)] for kind in edge_types},
         replace=replace, disjoint=disjoint, temporal_strategy=temporal_strategy, is_sorted=True,
@@ -97,6 +85,34 @@ def hetero_neighbor_sample(
         for values in (out.row, out.col, out.edge, out.num_sampled_edges)
     )
     return row, col, node, edge, out.num_sampled_nodes, num_edges
+
+
+def _make_hetero(
+    node_types: list[str],
+    edge_types: list[tuple[str, str, str]],
+    colptr_dict: dict[str, Tensor],
+    row_dict: dict[str, Tensor],
+    seed_dict: dict[str, Tensor],
+    node_time_dict: dict[str, Tensor] | None,
+) -> HeteroData:
+    """Return the graph, with as many nodes of each type as its edges, seeds and times name."""
+    data = HeteroData()
+    sizes = dict.fromkeys(node_types, 0)
+    for kind in edge_types:
+        name = "__".join(kind)
+        ends = (kind[2], colptr_dict[name].numel() - 1), (kind[0], _size(row_dict[name]))
+        for end, size in ends:
+            sizes[end] = max(size, sizes.get(end, 0))
+    for node_type, ids in seed_dict.items():
+        sizes[node_type] = max(sizes.get(node_type, 0), _size(ids))
+    for node_type, size in sizes.items():
+        time = (node_time_dict or {}).get(node_type)
+        data[node_type].num_nodes = size if time is None else max(size, time.numel())
+        _set(data[node_type], node_time=time)
+    for kind in edge_types:
+        name = "__".join(kind)
+        data[kind].edge_index = _expand(colptr_dict[name], row_dict[name])
+    return data
 
 
 def _expand(colptr: Tensor, row: Tensor) -> Tensor:

@@ -109,7 +109,14 @@ def batch_key(seed: int, batch: int, source: int = 0) -> int:
     -------
     int
         In ``[0, 2**63)``.
+
+    Raises
+    ------
+    ValueError
+        If ``batch`` is not in its range.
     """
+    if not 0 <= batch < 1 << 63:
+        raise ValueError(f"batch is {batch}, expected a number in [0, 2**63)")
     low, high = (np.uint64(half) for half in (seed & 0xFFFFFFFF, seed >> 32))
     counter = (batch & 0xFFFFFFFF, batch >> 32, source & 0xFFFFFFFF, source >> 32)
     words = philox(*(np.uint64(word) for word in counter), low, high)

@@ -1,4 +1,4 @@
-"""The edges of one relation and one hop, and the stages that make them, on the CPU or the GPU.
+"""The edges of one relation and one hop, the frontier they start from, and how they are drawn.
 
 Shape legend: ``N`` bound of the frontier's size, ``K`` bound of the number of edges. On the CPU
 the bounds are exact. On the GPU only the first ``ends[-1]`` slots are in use, which the host
@@ -10,15 +10,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels import sample, weighted
-from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.launch import NO_SPAN
+from pyg_direct.kernels import sample
 from pyg_direct.sampler.relation import Relation
 
-# Bounds the memory of the lists that a weighted draw keeps, 16 bytes an entry.
-MAX_LIST_ENTRIES = 1 << 22
 NO_IDS = torch.empty(0, dtype=torch.int64)
-NO_WEIGHTS = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,140 +128,3 @@ class HopEdges:
         """Make room for ``bound`` edges."""
         rows = torch.empty((4, bound), dtype=torch.int64, device=self.frontier.node.device)
         self.column, self.offset, self.source, self.edge = rows.unbind()
-
-
-class CpuStages:
-    """Stages on the CPU, on all threads."""
-
-    is_exact = True
-
-    def count(self, edges: HopEdges) -> None:
-        """Find each node's neighbourhood, and how many of its edges to draw."""
-        num = edges.allocate_nodes()
-        relation, frontier, draw = edges.relation, edges.frontier, edges.draw
-        arguments = (
-            relation.colptr.numpy(), relation.num_frontier_nodes, frontier.node.numpy(),
-            frontier.totals.numpy(), frontier.place, draw.fanout, draw.is_replaced,
-            edges.start.numpy(), edges.degree.numpy(), num.numpy(),
-        )  # fmt: skip
-        if relation.time is None or draw.seed_times is None or frontier.tree is None:
-            sample.count_neighbors_cpu(*arguments)
-        else:
-            sample.count_past_neighbors_cpu(
-                *arguments, relation.time.numpy(), frontier.tree.numpy(), draw.seed_times.numpy()
-            )
-        edges.ends = num.cumsum(0)
-
-    def draw(self, edges: HopEdges) -> None:
-        """Draw the edges."""
-        ends, start, degree = edges.ends.numpy(), edges.start.numpy(), edges.degree.numpy()
-        key, stream = int(edges.draw.key), edges.draw.stream
-        slots = edges.column.numpy(), edges.offset.numpy()
-        if not edges.has_weights:
-            sample.draw_neighbors_cpu(
-                ends, len(ends), degree, edges.draw.method, key, stream, *slots
-            )
-            return
-        is_replaced = edges.draw.is_replaced
-        weight = edges.relation.weight_sum if is_replaced else edges.relation.weight
-        function = weighted.draw_by_sums_cpu if is_replaced else weighted.draw_earliest_cpu
-        values = (NO_WEIGHTS if weight is None else weight).numpy()
-        function(ends, len(ends), start, degree, values, key, stream, *slots)
-
-    def pick(self, edges: HopEdges) -> None:
-        """Read the drawn edges."""
-        relation, frontier = edges.relation, edges.frontier
-        perm = NO_IDS if relation.perm is None else relation.perm
-        sample.pick_neighbors_cpu(
-            relation.row.numpy(), perm.numpy(), edges.draw.edge_form, edges.start.numpy(),
-            edges.degree.numpy(), edges.ends.numpy(), frontier.bound, edges.pick_method,
-            edges.offset.numpy(), frontier.totals.numpy(), frontier.place,
-            edges.draw.edges_place, edges.column.numpy(), edges.source.numpy(),
-            edges.edge.numpy(),
-        )  # fmt: skip
-
-
-class CudaStages:
-    """Stages on the GPU, none of which waits for it.
-
-    Parameters
-    ----------
-    stream : int
-        CUDA stream handle.
-    """
-
-    is_exact = False
-
-    def __init__(self, stream: int) -> None:
-        self.stream = stream
-
-    def count(self, edges: HopEdges) -> None:
-        """Find each node's neighbourhood, and how many of its edges to draw."""
-        num = edges.allocate_nodes()
-        relation, frontier, draw = edges.relation, edges.frontier, edges.draw
-        arguments = (
-            relation.colptr, relation.num_frontier_nodes, frontier.node, frontier.totals,
-            frontier.place, frontier.bound, draw.fanout, draw.is_replaced, edges.start,
-            edges.degree, num,
-        )  # fmt: skip
-        shape = launch_shape(frontier.bound)
-        if relation.time is None or draw.seed_times is None or frontier.tree is None:
-            sample.count_neighbors(*shape, *arguments, stream=self.stream)
-        else:
-            sample.count_past_neighbors(
-                *shape, *arguments, relation.time, frontier.tree, draw.seed_times,
-                stream=self.stream,
-            )  # fmt: skip
-        edges.ends = num.cumsum(0)
-
-    def draw(self, edges: HopEdges) -> None:
-        """Draw the edges."""
-        shape, bound = launch_shape(edges.bound), edges.frontier.bound
-        key, stream = edges.draw.key, edges.draw.stream
-        if not edges.has_weights:
-            sample.draw_neighbors(
-                *shape, edges.ends, bound, edges.bound, edges.degree, edges.draw.method, key,
-                stream, edges.column, edges.offset, stream=self.stream,
-            )  # fmt: skip
-        elif edges.draw.is_replaced:
-            weighted.draw_by_sums(
-                *shape, edges.ends, bound, edges.bound, edges.start, edges.degree,
-                edges.relation.weight_sum, key, stream, edges.column, edges.offset,
-                stream=self.stream,
-            )  # fmt: skip
-        else:
-            self._draw_earliest(edges)
-
-    def _draw_earliest(self, edges: HopEdges) -> None:
-        fanout, bound = max(edges.draw.fanout, 1), edges.frontier.bound
-        step = min(bound, max(1, MAX_LIST_ENTRIES // (fanout * weighted.NUM_LANES)))
-        lists = step * weighted.NUM_LANES
-        times = torch.empty(lists * fanout, dtype=torch.float64, device=edges.ends.device)
-        items = torch.empty(lists * (fanout + 1), dtype=torch.int64, device=edges.ends.device)
-        sizes = items[lists * fanout :]
-        for first in range(0, bound, step):
-            last = min(first + step, bound)
-            weighted.list_earliest(
-                *launch_shape((last - first) * weighted.NUM_LANES), edges.ends, first, last,
-                edges.start, edges.degree, edges.relation.weight, edges.draw.key,
-                edges.draw.stream, fanout, times, items, sizes, stream=self.stream,
-            )  # fmt: skip
-            weighted.merge_earliest(
-                *launch_shape(last - first), edges.ends, first, last, edges.degree, fanout,
-                times, items, sizes, edges.column, edges.offset, stream=self.stream,
-            )  # fmt: skip
-
-    def pick(self, edges: HopEdges) -> None:
-        """Read the drawn edges."""
-        relation, frontier = edges.relation, edges.frontier
-        launch = sample.pick_neighbors[relation.row.element_size()]
-        perm = NO_SPAN if relation.perm is None else relation.perm
-        launch(
-            *launch_shape(edges.bound), relation.row, perm, edges.draw.edge_form, edges.start,
-            edges.degree, edges.ends, frontier.bound, edges.bound, edges.pick_method,
-            edges.offset, frontier.totals, frontier.place, edges.draw.edges_place,
-            edges.column, edges.source, edges.edge, stream=self.stream,
-        )  # fmt: skip
-
-
-Stages = CpuStages | CudaStages

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pyg_direct.sampler.edges import Draw, HopEdges, Level, Stages
+from pyg_direct.sampler.edges import Draw, HopEdges, Level
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
+from pyg_direct.sampler.stages import Stages
 
 # 2**22 edges take 128 MiB while a batch is made.
 MAX_BOUND_EDGES = 1 << 22

@@ -5,10 +5,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pyg_direct.sampler.edges import Draw, HopEdges, Level, Stages
+from pyg_direct.sampler.edges import Draw, HopEdges, Level
 from pyg_direct.sampler.hops import Sampled
 from pyg_direct.sampler.nodes import BatchNodes
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
+from pyg_direct.sampler.stages import Stages
 
 
 def induce(

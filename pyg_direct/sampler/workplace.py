@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.sampler.capture import CaptureCache, CaptureKey
-from pyg_direct.sampler.edges import CpuStages, CudaStages, Draw, Stages
+from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.graph import SamplerGraph
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.induced import induce
@@ -14,6 +14,7 @@ from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes, CpuMap, CpuNodes, CudaNodes
 from pyg_direct.sampler.placement import place_relations
 from pyg_direct.sampler.relation import EdgeType, NodeType
+from pyg_direct.sampler.stages import CpuStages, CudaStages, Stages
 from pyg_direct.sampler.trees import TreeNodes
 
 

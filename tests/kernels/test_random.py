@@ -65,3 +65,9 @@ def test_scale_words_covers_the_range():
 
     assert random.scale_words(ones, ones, np.uint64(10)) == 9
     assert random.scale_words(np.uint64(0), np.uint64(0), np.uint64(10)) == 0
+
+
+@pytest.mark.parametrize("batch", [-1, 2**63])
+def test_batch_key_rejects_a_wrong_number(batch):
+    with pytest.raises(ValueError, match=f"batch is {batch}"):
+        batch_key(0, batch)

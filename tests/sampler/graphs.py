@@ -7,7 +7,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_direct.kernels.launch import IS_SIMULATOR
 from pyg_direct.sampler import DirectNeighborSampler
-from pyg_direct.sampler.edges import CudaStages
+from pyg_direct.sampler.stages import CudaStages
 from pyg_direct.sampler.workplace import Workplace
 
 MODES = {

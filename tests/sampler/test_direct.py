@@ -1,5 +1,6 @@
 import pickle
 
+import numba
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -140,6 +141,21 @@ def test_batches_depend_on_seed_and_number_alone():
     edges = [out.edge.tolist() for out in counted]
     assert edges[0] != edges[1] != edges[2]
     assert other.sample_from_nodes(inputs, batch=0).edge.tolist() != edges[0]
+
+
+def test_batches_do_not_depend_on_the_number_of_threads():
+    sampler = DirectNeighborSampler(make_data(400, 4000), [5, 4, 3], seed=1, device="cpu")
+    inputs = NodeSamplerInput(None, torch.arange(100))
+    num_threads = numba.get_num_threads()
+
+    many = sampler.sample_from_nodes(inputs, batch=0)
+    numba.set_num_threads(1)
+    try:
+        one = sampler.sample_from_nodes(inputs, batch=0)
+    finally:
+        numba.set_num_threads(num_threads)
+
+    assert_same(one, many)
 
 
 def test_seed_none_follows_torch_manual_seed():
