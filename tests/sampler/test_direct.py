@@ -345,7 +345,8 @@ def test_more_edges_than_32_bits_count():
     on_device = Relation(
         edge_type=None, frontier_type=None, neighbor_type=None, colptr=colptr.cuda(), row=row
     )
-    sampler = DirectNeighborSampler(Data(edge_index=torch.tensor([[0], [1]])), [10], device="cuda")
+    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)
+    sampler = DirectNeighborSampler(data, [10], device="cuda")
     workplace = Workplace(sampler._graph, sampler.device, "device")
     workplace._relations = [on_device]
     sampler._workplace = workplace
