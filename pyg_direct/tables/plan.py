@@ -8,6 +8,7 @@ soonest. The numbers below were measured on one H200 (PCIe Gen5 x16); ``experime
 the runs.
 """
 
+import math
 from dataclasses import dataclass
 
 LINK_BYTES_PER_S = 51e9
@@ -78,6 +79,7 @@ def plan_gather(
     max_sms: int | None = None,
     is_sorted: bool = False,
     is_trusted: bool = True,
+    host_share: float = 1.0,
 ) -> GatherPlan:
     """Plan a gather from host memory.
 
@@ -96,6 +98,9 @@ def plan_gather(
     is_trusted : bool
         The ids are known to be valid. Only then may torch's kernel run: a wrong id would end the
         CUDA context.
+    host_share : float
+        Expected share of the ids whose rows cross the bus, more than 0; the rest stand on the
+        device. Below 1 torch's kernel never runs: it knows of one place alone.
 
     Raises
     ------
@@ -105,10 +110,11 @@ def plan_gather(
     if max_sms is not None and max_sms < 1:
         raise ValueError(f"max_sms is {max_sms}, expected 1 or more")
     table_bytes = row_bytes * num_rows
-    transfer_s = num_ids * row_bytes / LINK_BYTES_PER_S
-    unsorted_s = max(transfer_s, num_ids / _random_misses_per_s(table_bytes, num_ids))
+    num_read = num_ids * host_share
+    transfer_s = num_read * row_bytes / LINK_BYTES_PER_S
+    unsorted_s = max(transfer_s, num_read / _random_misses_per_s(table_bytes, num_ids))
     distinct = _distinct(num_ids, num_rows)
-    touched = min(num_ids, table_bytes / TRANSLATED_BYTES)
+    touched = min(num_read, table_bytes / TRANSLATED_BYTES)
     sorted_s = max(transfer_s * distinct, touched / ORDERED_MISSES_PER_S)
     if not is_sorted:
         sorted_s += SORT_S + num_ids / SORTED_IDS_PER_S
@@ -117,15 +123,20 @@ def plan_gather(
         is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
             not is_sorted or row_bytes >= LONG_ROW_BYTES
         )
-        if is_trusted and max_sms is None and (is_fast_in_torch or num_ids <= FEWEST_IDS):
+        is_plain = is_trusted and max_sms is None and host_share == 1
+        if is_plain and (is_fast_in_torch or num_ids <= FEWEST_IDS):
             way = INDEX_SELECT
     else:
         way = SORTED
     is_in_order = is_sorted or way == SORTED
-    max_blocks = min(num_sms, max_sms or num_sms, SATURATING_BLOCKS if is_in_order else num_sms)
+    # Warps that read on the device keep no request of the bus in flight: the fewer rows cross it,
+    # the more warps.
+    saturating = math.ceil(SATURATING_BLOCKS / host_share) if is_in_order else num_sms
+    max_blocks = min(num_sms, max_sms or num_sms, saturating)
     num_warps = max_blocks * WARPS_PER_BLOCK
     if is_in_order and touched / ORDERED_MISSES_PER_S > transfer_s * distinct:
-        num_warps = min(num_warps, max(1, ROWS_IN_FLIGHT * row_bytes // BYTES_IN_FLIGHT))
+        in_flight = ROWS_IN_FLIGHT * row_bytes / BYTES_IN_FLIGHT / host_share
+        num_warps = min(num_warps, max(1, int(in_flight)))
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
         # Equal ids that one warp reads one after the other cross the bus once.
