@@ -21,11 +21,11 @@ TRANSLATED_BYTES = 2**16
 # So few ids at random cost half of that; and these are gone before a kernel of ours is launched.
 FEW_IDS, FEWEST_IDS = 16_384, 4_096
 WARPS_PER_BLOCK = 32
-# A quarter of an H200 saturates the link with rows in order; more of it only widens what is in
-# flight, and more rows than these in flight thrash the translations where they are the bound.
-SATURATING_BLOCKS = 33
-ROWS_IN_FLIGHT = 1_024
-BYTES_IN_FLIGHT = 512
+# So many multiprocessors saturate the link with rows of so many bytes in order; shorter need more.
+SATURATING_BLOCKS, SATURATING_ROW_BYTES = 33, 512
+# What one warp has in flight, and how far apart in the table all that is in flight may lie.
+WARP_BYTES, WINDOW_BYTES = 512, 192 * 2**20
+FEWEST_WARPS = 128
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -129,14 +129,17 @@ def plan_gather(
     else:
         way = SORTED
     is_in_order = is_sorted or way == SORTED
-    # Warps that read on the device keep no request of the bus in flight: the fewer rows cross it,
-    # the more warps.
-    saturating = math.ceil(SATURATING_BLOCKS / host_share) if is_in_order else num_sms
-    max_blocks = min(num_sms, max_sms or num_sms, saturating)
+    max_blocks = min(num_sms, max_sms or num_sms)
+    # A warp that reads on the device has no request on the bus: the fewer rows cross it, the more
+    # warps it takes.
+    if is_in_order:
+        shorter = -(-SATURATING_ROW_BYTES // row_bytes)
+        max_blocks = min(max_blocks, math.ceil(SATURATING_BLOCKS * shorter / host_share))
     num_warps = max_blocks * WARPS_PER_BLOCK
-    if is_in_order and touched / ORDERED_MISSES_PER_S > transfer_s * distinct:
-        in_flight = ROWS_IN_FLIGHT * row_bytes / BYTES_IN_FLIGHT / host_share
-        num_warps = min(num_warps, max(1, int(in_flight)))
+    if is_in_order:
+        rows_in_flight = WINDOW_BYTES * num_ids // table_bytes
+        in_window = max(FEWEST_WARPS, rows_in_flight * row_bytes // WARP_BYTES)
+        num_warps = min(num_warps, math.ceil(in_window / host_share))
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
         # Equal ids that one warp reads one after the other cross the bus once.

@@ -43,7 +43,7 @@ def test_rows_of_odd_words_are_read_by_our_kernel():
 def test_a_sparse_request_keeps_few_warps_in_flight():
     sparse, dense = plan(128, 100_000, 32 * GIB), plan(512, 1_000_000, 8 * GIB)
 
-    assert sparse.num_warps == 256
+    assert sparse.num_warps == 146
     assert dense.num_warps == 33 * 32
 
 
