@@ -6,7 +6,13 @@ Rows stay in host memory; kernels fetch what a mini-batch needs straight over th
 from pyg_direct.loader import NeighborLoader
 from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
-from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
+from pyg_direct.stores import (
+    DirectFeatureStore,
+    DirectGraphStore,
+    count_accesses,
+    from_data,
+    place,
+)
 
 __all__ = [
     "DirectFeatureStore",
@@ -14,6 +20,8 @@ __all__ = [
     "DirectNeighborSampler",
     "HostMappingError",
     "NeighborLoader",
+    "count_accesses",
     "from_data",
+    "place",
 ]
 __version__ = "0.1.0"

@@ -33,6 +33,8 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
     def __init__(self, edge_attr_cls: Any | None = None) -> None:
         super().__init__(edge_attr_cls)
         self._topologies: dict[Key, Topology] = {}
+        # Where samplers on a GPU keep the topology, unless they are told.
+        self.placement = "mapped"
 
     def topology(self, edge_type: Any = None) -> Topology:
         """Return the compressed edges of a type; None for a homogeneous graph.
