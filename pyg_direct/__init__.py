@@ -13,6 +13,7 @@ from pyg_direct.stores import (
     from_data,
     place,
 )
+from pyg_direct.tensors import unified
 
 __all__ = [
     "DirectFeatureStore",
@@ -23,5 +24,6 @@ __all__ = [
     "count_accesses",
     "from_data",
     "place",
+    "unified",
 ]
 __version__ = "0.1.0"

@@ -13,6 +13,7 @@ BELOW = {
     "kernels": set(),
     "memory": set(),
     "tables": {"kernels", "memory"},
+    "tensors": {"tables", "kernels", "memory"},
     "stores": {"tables", "kernels", "memory"},
     "sampler": {"stores", "tables", "kernels", "memory"},
     "loader": {"sampler", "stores", "tables", "kernels", "memory"},
