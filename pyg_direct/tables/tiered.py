@@ -87,6 +87,12 @@ class TieredTable(HostTable):
         """``H``."""
         return 0 if self._tier is None else self._tier.hot.shape[0]
 
+    def hot_rows(self) -> Tensor:
+        """Return the hot rows, shape (H, ...), in order of id; not to be written to."""
+        if self._tier is None:
+            return torch.empty((0, *self.shape[1:]), dtype=self.dtype, device=self.device)
+        return self._tier.hot
+
     @property
     def hot_bytes(self) -> int:
         """Bytes on the device: of hot rows, and of the table that finds them."""

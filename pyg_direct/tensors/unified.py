@@ -18,9 +18,9 @@ from torch._C import DisableTorchFunctionSubclass
 from pyg_direct.memory import MappedArray, is_registered
 from pyg_direct.tables import HostTable
 from pyg_direct.tensors import operations
-from pyg_direct.tensors.operations import has_gpu
 from pyg_direct.tensors.gradients import GatherRows, ReadInPlace
 from pyg_direct.tensors.indexing import RowsWanted, gather_arguments, plain, row_ids
+from pyg_direct.tensors.operations import has_gpu
 
 
 def unified(tensor: Tensor) -> "UnifiedTensor":

@@ -77,6 +77,7 @@ def test_refresh_copies_what_was_written_in_place(device):
     table.refresh()
 
     assert table.num_hot == 2
+    assert table.hot_rows().cpu().equal(x[[1, 3]])
     assert table.gather(torch.tensor([3])).tolist() == [[7.0, 7, 7]]
 
 
