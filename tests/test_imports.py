@@ -15,6 +15,7 @@ BELOW = {
     "tables": {"kernels", "memory"},
     "tensors": {"tables", "kernels", "memory"},
     "stores": {"tables", "kernels", "memory"},
+    "files": {"stores", "tables", "kernels", "memory"},
     "sampler": {"stores", "tables", "kernels", "memory"},
     "loader": {"sampler", "stores", "tables", "kernels", "memory"},
     "fullbatch": {"kernels", "memory"},

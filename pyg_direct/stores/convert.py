@@ -9,7 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
 from pyg_direct.stores.graph import DirectGraphStore
-from pyg_direct.stores.place import Score, place
+from pyg_direct.stores.placing import Score, place
 
 
 def from_data(

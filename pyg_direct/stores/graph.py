@@ -49,6 +49,22 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
                 return topology
         raise KeyError(f"no edges of type {edge_type!r}; stored: {self.edge_types()}")
 
+    def topologies(self) -> dict[Key, Topology]:
+        """Return the compressed edges by edge type and layout, in the order they were put."""
+        return dict(self._topologies)
+
+    def put_topology(self, topology: Topology, edge_type: Any = None) -> None:
+        """Put edges that are compressed already, without a copy and without a check.
+
+        Parameters
+        ----------
+        topology : Topology
+            Of another store, say.
+        edge_type : tuple or None
+            None for a homogeneous graph.
+        """
+        self._topologies[edge_type, topology.layout] = topology
+
     def edge_types(self) -> list[Any]:
         """Return the edge types in the order in which they were first put."""
         return list(dict.fromkeys(edge_type for edge_type, _ in self._topologies))

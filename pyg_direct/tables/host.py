@@ -71,6 +71,11 @@ class HostTable(Table):
             return self._array.cuda_view(self.device)
         return self._array.cpu_view()
 
+    def rows(self) -> Tensor:
+        # docstring inherited
+        self._check_open()
+        return self._array.cpu_view()
+
     def plan(self, num_ids: int, *, is_sorted: bool = False, is_trusted: bool = True) -> GatherPlan:
         """Return how a GPU would gather so many rows; print it to see why.
 
