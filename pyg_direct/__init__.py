@@ -14,14 +14,17 @@ from pyg_direct.stores import (
     from_data,
     place,
 )
-from pyg_direct.tensors import unified
+from pyg_direct.tensors import DirectEmbedding, SparseAdagrad, SparseAdam, unified
 
 __all__ = [
+    "DirectEmbedding",
     "DirectFeatureStore",
     "DirectGraphStore",
     "DirectNeighborSampler",
     "HostMappingError",
     "NeighborLoader",
+    "SparseAdagrad",
+    "SparseAdam",
     "StoredGraphError",
     "count_accesses",
     "from_data",
