@@ -23,9 +23,12 @@ FEW_IDS, FEWEST_IDS = 16_384, 4_096
 WARPS_PER_BLOCK = 32
 # So many multiprocessors saturate the link with rows of so many bytes in order; shorter need more.
 SATURATING_BLOCKS, SATURATING_ROW_BYTES = 33, 512
-# What one warp has in flight, and how far apart in the table all that is in flight may lie.
-WARP_BYTES, WINDOW_BYTES = 512, 192 * 2**20
-FEWEST_WARPS = 128
+# Rows further apart than this each need a translation of their own. Then no more of them than these
+# are in flight, nor such as lie further apart than translations reach; a warp has so many bytes in
+# flight.
+SPARSE_BYTES = 2**14
+ROWS_IN_FLIGHT, WINDOW_BYTES = 1_024, 192 * 2**20
+WARP_BYTES, FEWEST_WARPS = 512, 128
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -129,17 +132,9 @@ def plan_gather(
     else:
         way = SORTED
     is_in_order = is_sorted or way == SORTED
-    max_blocks = min(num_sms, max_sms or num_sms)
-    # A warp that reads on the device has no request on the bus: the fewer rows cross it, the more
-    # warps it takes.
-    if is_in_order:
-        shorter = -(-SATURATING_ROW_BYTES // row_bytes)
-        max_blocks = min(max_blocks, math.ceil(SATURATING_BLOCKS * shorter / host_share))
-    num_warps = max_blocks * WARPS_PER_BLOCK
-    if is_in_order:
-        rows_in_flight = WINDOW_BYTES * num_ids // table_bytes
-        in_window = max(FEWEST_WARPS, rows_in_flight * row_bytes // WARP_BYTES)
-        num_warps = min(num_warps, math.ceil(in_window / host_share))
+    max_blocks, num_warps = _launch_shape(
+        row_bytes, table_bytes / num_read, min(num_sms, max_sms or num_sms), is_in_order, host_share
+    )
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
         # Equal ids that one warp reads one after the other cross the bus once.
@@ -147,6 +142,24 @@ def plan_gather(
     rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
     num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
     return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, sorted_s, unsorted_s)
+
+
+def _launch_shape(
+    row_bytes: int, spacing_bytes: float, num_sms: int, is_in_order: bool, host_share: float
+) -> tuple[int, int]:
+    """Return how many multiprocessors to keep busy at most, and with how many warps."""
+    if not is_in_order:
+        return num_sms, num_sms * WARPS_PER_BLOCK
+    # A warp that reads on the device has no request on the bus: the fewer rows cross it, the more
+    # warps it takes.
+    if spacing_bytes < SPARSE_BYTES:
+        shorter = -(-SATURATING_ROW_BYTES // row_bytes)
+        blocks = min(num_sms, math.ceil(SATURATING_BLOCKS * shorter / host_share))
+        return blocks, blocks * WARPS_PER_BLOCK
+    blocks = min(num_sms, math.ceil(SATURATING_BLOCKS / host_share))
+    rows_in_flight = min(ROWS_IN_FLIGHT, int(WINDOW_BYTES / spacing_bytes))
+    warps = max(FEWEST_WARPS, rows_in_flight * row_bytes // WARP_BYTES)
+    return blocks, min(blocks * WARPS_PER_BLOCK, math.ceil(warps / host_share))
 
 
 def _distinct(num_ids: int, num_rows: int) -> float:

@@ -47,6 +47,13 @@ def test_a_sparse_request_keeps_few_warps_in_flight():
     assert dense.num_warps == 33 * 32
 
 
+def test_short_rows_use_more_multiprocessors_unless_they_are_sparse():
+    dense, sparse = plan(128, 1_000_000, 8 * GIB), plan(128, 1_000_000, 32 * GIB)
+
+    assert dense.max_blocks == 132
+    assert (sparse.max_blocks, sparse.num_warps) == (33, 256)
+
+
 def test_ids_in_order_leave_most_of_the_gpu_alone():
     assert plan(512, 1_000_000, 8 * GIB, is_sorted=True).max_blocks == 33
 
