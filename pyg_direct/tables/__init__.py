@@ -1,6 +1,7 @@
 """Feature tensors, wherever their rows are, behind one interface: ``Table``."""
 
 from pyg_direct.tables.device import DeviceTable
+from pyg_direct.tables.disk import DiskTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.plan import GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
@@ -9,6 +10,7 @@ from pyg_direct.tables.tiered import HitCount, TieredTable
 
 __all__ = [
     "DeviceTable",
+    "DiskTable",
     "GatherPlan",
     "HitCount",
     "HostTable",

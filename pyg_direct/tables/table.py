@@ -115,6 +115,16 @@ class Table(ABC):
     def tensor(self) -> Tensor:
         """Return all rows as a tensor on ``device`` that shares the table's memory."""
 
+    def part(self, index: slice | int) -> Tensor:
+        """Return a copy, on ``device``, of the rows of a slice with positive step, or of one row.
+
+        Parameters
+        ----------
+        index : slice or int
+            Within the bounds.
+        """
+        return self.tensor()[index].clone()
+
     def rows(self) -> Tensor:
         """Return all rows as a tensor where they stand, host memory on the CPU, without a copy."""
         return self.tensor()
