@@ -9,10 +9,16 @@ from torch_geometric.data import Data, HeteroData
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
 from pyg_direct.stores.graph import DirectGraphStore
+from pyg_direct.stores.placing import Score, place
 
 
 def from_data(
-    data: Data | HeteroData, device: torch.device | str | None = None
+    data: Data | HeteroData,
+    device: torch.device | str | None = None,
+    *,
+    budget_bytes: int | str | None = None,
+    score: Score = "reverse_pagerank",
+    seeds: Any = None,
 ) -> tuple[DirectFeatureStore, DirectGraphStore]:
     """Put every node and edge tensor of a graph into stores.
 
@@ -23,6 +29,11 @@ def from_data(
         them. What belongs to the graph as a whole stays in ``data`` alone.
     device : torch.device or str, optional
         Where rows appear. None: the current GPU if there is one, else the CPU.
+    budget_bytes : int or str, optional
+        Of device memory, for pointers, edges and hot rows, as ``place`` takes it. None leaves all
+        in host memory.
+    score, seeds
+        As ``place`` takes them.
 
     Returns
     -------
@@ -36,6 +47,8 @@ def from_data(
     ------
     TypeError
         If ``data`` is neither, or holds a sparse tensor.
+    ValueError
+        As ``place``.
     """
     if not isinstance(data, Data | HeteroData):
         raise TypeError(f"data is a {type(data).__name__}, expected Data or HeteroData")
@@ -43,13 +56,21 @@ def from_data(
     if isinstance(data, Data):
         _put_nodes(feature_store, data._store, None)
         _put_edges(feature_store, graph_store, data._store, None, (data.num_nodes,) * 2)
-        return feature_store, graph_store
+    else:
+        _put_types(feature_store, graph_store, data)
+    if budget_bytes is not None:
+        place(feature_store, graph_store, budget_bytes, score=score, seeds=seeds)
+    return feature_store, graph_store
+
+
+def _put_types(
+    feature_store: DirectFeatureStore, graph_store: DirectGraphStore, data: HeteroData
+) -> None:
     for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
         _put_nodes(feature_store, storage, node_type)
     for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
         size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
         _put_edges(feature_store, graph_store, storage, edge_type, size)
-    return feature_store, graph_store
 
 
 def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:
