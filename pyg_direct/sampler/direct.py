@@ -89,10 +89,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     neighbours of its own, and edges from that node come from its first copy. Edges of a hop are in
     order of their frontier node. All types are in the output of a heterogeneous graph.
 
-    Nothing here waits for the GPU except the end of a batch, which reads its sizes, and hops that
-    may have more than 2**22 edges. The batch number of ``sample_from_nodes(inputs)`` counts calls;
-    a worker of a ``DataLoader`` mixes its own seed in, so that no two workers or epochs repeat a
-    batch.
+    Nothing waits for the GPU except the end of a batch, which reads its sizes, and hops that may
+    have more than 2**22 edges. The batch number of ``sample_from_nodes(inputs)`` counts calls; a
+    worker of a ``DataLoader`` mixes its own seed in, so that none repeats a batch of another.
     """
 
     def __init__(

@@ -153,8 +153,8 @@ def _launch_shape(
     # A warp that reads on the device has no request on the bus: the fewer rows cross it, the more
     # warps it takes.
     if spacing_bytes < SPARSE_BYTES:
-        shorter = -(-SATURATING_ROW_BYTES // row_bytes)
-        blocks = min(num_sms, math.ceil(SATURATING_BLOCKS * shorter / host_share))
+        blocks = SATURATING_BLOCKS * -(-SATURATING_ROW_BYTES // row_bytes)
+        blocks = min(num_sms, math.ceil(blocks / host_share))
         return blocks, blocks * WARPS_PER_BLOCK
     blocks = min(num_sms, math.ceil(SATURATING_BLOCKS / host_share))
     rows_in_flight = min(ROWS_IN_FLIGHT, int(WINDOW_BYTES / spacing_bytes))
