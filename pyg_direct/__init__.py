@@ -11,6 +11,7 @@ from pyg_direct.stores import (
     DirectFeatureStore,
     DirectGraphStore,
     count_accesses,
+    expected_accesses,
     from_data,
     place,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "SparseAdam",
     "StoredGraphError",
     "count_accesses",
+    "expected_accesses",
     "from_data",
     "load",
     "place",
