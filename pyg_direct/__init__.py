@@ -3,7 +3,7 @@
 Rows stay in host memory; kernels fetch what a mini-batch needs straight over the bus.
 """
 
-from pyg_direct.loader import NeighborLoader
+from pyg_direct.loader import LinkNeighborLoader, NeighborLoader
 from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
@@ -13,6 +13,7 @@ __all__ = [
     "DirectGraphStore",
     "DirectNeighborSampler",
     "HostMappingError",
+    "LinkNeighborLoader",
     "NeighborLoader",
     "from_data",
 ]
