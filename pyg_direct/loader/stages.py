@@ -51,14 +51,16 @@ class CpuStages:
 
     def __init__(self, work: Work, record: EpochRecord) -> None:
         self._work, self._record = work, record
+        self._is_started = False
         self._handed_over_s: float | None = None
         self._asked_s = 0.0
 
     def release(self) -> None:  # docstring inherited
         self._asked_s = time.perf_counter()
-        if self._handed_over_s is None:
-            self._record.start()
-        else:
+        if not self._is_started:
+            self._is_started = True
+            self._record.start(self._asked_s)
+        if self._handed_over_s is not None:
             self._record.add(TRAIN, self._handed_over_s, self._asked_s)
             self._handed_over_s = None
 
@@ -162,7 +164,7 @@ class CudaStages:
             return self._released
         # Tables that the consumer's stream still fills must be there before the first gather; the
         # host need not wait for that.
-        self._record.start(self._released)
+        self._record.start(time.perf_counter(), self._released)
         for stream in self._streams or ():
             stream.wait_event(self._released)
         return None

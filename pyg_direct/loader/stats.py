@@ -115,10 +115,17 @@ class EpochRecord:
         # The host may leave the loop long before the GPU.
         self._passed_s = 0.0
 
-    def start(self, first: torch.cuda.Event | None = None) -> None:
-        """Start the epoch's clock; ``first`` is an event that the GPU passes at the same time."""
-        if self._start_s is None:
-            self._start_s, self._first = time.perf_counter(), first
+    def start(self, at_s: float, first: torch.cuda.Event | None = None) -> None:
+        """Start the epoch's clock, at a reading of ``time.perf_counter``.
+
+        Parameters
+        ----------
+        at_s : float
+            The reading.
+        first : torch.cuda.Event, optional
+            Recorded at that time.
+        """
+        self._start_s, self._first = at_s, first
 
     def stop(self) -> None:
         """Stop the epoch's clock; harmless twice."""
