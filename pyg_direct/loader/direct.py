@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_direct.loader.batch import make_batch, permute_edges
-from pyg_direct.loader.numbering import NumberedBatches, Positions, SampleBatch
+from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
 from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
@@ -25,9 +25,6 @@ class DirectLoader:
 
     Attributes
     ----------
-    epoch : int
-        Number of the epoch that the next iteration is; set it to repeat one, or to go on after a
-        restart.
     depth : int
         Batches made ahead of the one in use.
     """
@@ -39,6 +36,7 @@ class DirectLoader:
     custom_cls: Callable[[], Any] | None
     filter_per_worker: bool
     num_workers: int
+    persistent_workers: bool
     pin_memory: bool
     generator: Any
     dataset: Any
@@ -52,7 +50,7 @@ class DirectLoader:
         neg_sampling: Any = None,
     ) -> None:
         """Finish what PyG's constructor began."""
-        self.epoch = self._running_epoch = 0
+        self._epochs = Epochs()
         self._rows = BatchRows(
             *self.data,
             exclude=exclude,
@@ -75,6 +73,23 @@ class DirectLoader:
         # sampler that is not ours may not expect a thread.
         is_ours = isinstance(self._sampler, DirectNeighborSampler)
         return DEFAULT_DEPTH if self._device.type == "cuda" and is_ours else 0
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that begins next; set it to repeat one, or to go on after a restart.
+
+        Raises
+        ------
+        ValueError
+            If it is set to less than 0.
+        """
+        return self._epochs.next
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}, expected 0 or more")
+        self._epochs.next = epoch
 
     @property
     def _device(self) -> torch.device:
@@ -156,13 +171,10 @@ class DirectLoader:
 
     @property
     def _index_sampler(self) -> NumberedBatches:
-        return NumberedBatches(
-            super()._index_sampler,  # type: ignore[misc]
-            lambda: self._running_epoch,
-        )
+        return NumberedBatches(super()._index_sampler, self._epochs)  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
-        self._running_epoch, self.epoch = self.epoch, self.epoch + 1
+        self._epochs.begin()
         if self.num_workers > 0:
             return self._iterate_workers()
         # torch's iterators draw a number first; with it a seed orders batches as in PyG's loaders.
@@ -173,6 +185,8 @@ class DirectLoader:
         outputs: Iterator[Any] = DataLoader.__iter__(self)  # type: ignore[arg-type]
         if self.filter_per_worker:
             return outputs
+        if not self.persistent_workers:
+            outputs = _ending(outputs)
         return self._iterate(outputs, lambda out: out)
 
     def _get_iterator(self) -> Any:
@@ -182,7 +196,7 @@ class DirectLoader:
     def _iterate(
         self, source: Iterator[Any], sample: Callable[[Any], Any]
     ) -> Pipeline | Synchronous:
-        record = EpochRecord(self._running_epoch)
+        record = EpochRecord(self._epochs.running)
         self._records.append(record)
         work = Work(sample=sample, gather=self._gather, finish=self._finish)
         stages = self._make_stages(work, record)
@@ -202,3 +216,11 @@ class DirectLoader:
         # Neither events nor streams, nor workers that run, mean anything elsewhere.
         empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
         return {**self.__dict__, **empty, "_iterator": None}
+
+
+def _ending(outputs: Any) -> Iterator[Any]:
+    """End torch's workers with the iteration; an error's traceback would keep them otherwise."""
+    try:
+        yield from outputs
+    finally:
+        outputs.__del__()

@@ -4,7 +4,8 @@ The sampler draws from the number of a batch: batch ``i`` of epoch ``e`` has num
 ``e * 2**32 + i``, in the pipeline, in the loop, and in worker processes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -35,6 +36,26 @@ class NumberedIndex(list[Any]):
         return NumberedIndex, (list(self), self.number)
 
 
+@dataclass(slots=True)
+class Epochs:
+    """Counts the epochs of a loader; apart from it, so that what counts does not keep it alive.
+
+    Attributes
+    ----------
+    running : int
+        The epoch that began last.
+    next : int
+        The one that begins next.
+    """
+
+    running: int = 0
+    next: int = 0
+
+    def begin(self) -> None:
+        """Begin the next epoch."""
+        self.running, self.next = self.next, self.next + 1
+
+
 class NumberedBatches:
     """A batch sampler whose batches carry numbers.
 
@@ -42,15 +63,15 @@ class NumberedBatches:
     ----------
     batches : iterable
         A batch sampler; its length is asked for only if somebody asks for this one's.
-    epoch : callable
-        Returns the number of the epoch that begins.
+    epochs : Epochs
+        Says which epoch runs when an iteration begins.
     """
 
-    def __init__(self, batches: Any, epoch: Callable[[], int]) -> None:
-        self._batches, self._epoch = batches, epoch
+    def __init__(self, batches: Any, epochs: Epochs) -> None:
+        self._batches, self._epochs = batches, epochs
 
     def __iter__(self) -> Iterator[NumberedIndex]:
-        first = self._epoch() << EPOCH_SHIFT
+        first = self._epochs.running << EPOCH_SHIFT
         return (
             NumberedIndex(positions, first + place) for place, positions in enumerate(self._batches)
         )

@@ -59,6 +59,7 @@ class Synchronous(Iterator[Any]):
 
     def close(self) -> None:
         """End the iteration; harmless twice."""
+        self._source = iter(())
         self._finalizer()
 
 
@@ -96,7 +97,7 @@ class Pipeline(Iterator[Any]):
             while self._end is None and self._num_pending <= self._depth:
                 self._request(released)
             if self._num_pending == 0 and self._end is not None:
-                raise self._end
+                raise self._take_end()
             self._num_pending -= 1
             return self._stages.consume(self._lane.take())
         except BaseException:
@@ -112,8 +113,14 @@ class Pipeline(Iterator[Any]):
         self._lane.request(item, released)
         self._num_pending += 1
 
+    def _take_end(self) -> Exception:
+        # An error that its own traceback leads to would keep worker processes until a collection.
+        end, self._end = self._end or StopIteration(), StopIteration()
+        return end
+
     def close(self) -> None:
         """End the iteration and its thread; harmless twice."""
+        self._source = iter(())
         self._finalizer()
 
 
@@ -133,9 +140,12 @@ class _Lane:
 
     def take(self) -> Any:
         product, error = self._results.get()
-        if error is not None:
-            raise error
-        return product
+        try:
+            if error is not None:
+                raise error
+            return product
+        finally:
+            del error
 
     def _run(self) -> None:
         while (request := self._requests.get()) is not None:

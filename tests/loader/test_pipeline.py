@@ -229,6 +229,8 @@ def test_an_epoch_can_be_repeated(device):
     loader.epoch = 0
 
     assert_same_batches(first, loader)
+    with pytest.raises(ValueError, match="epoch is -1"):
+        loader.epoch = -1
 
 
 def test_a_batch_by_index(device):
