@@ -14,6 +14,7 @@ from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
 from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
+from pyg_direct.loader.upload import upload
 from pyg_direct.sampler import DirectNeighborSampler
 
 MAX_EPOCHS_KEPT = 100
@@ -122,6 +123,12 @@ class DirectLoader:
         """
         return self._finish(self._gather(out, GatherCount()))
 
+    def _upload(self, out: Any) -> Any:
+        """Bring a CPU sampler's output to the GPU on the way; a user's function gets it first."""
+        if self._device.type == "cpu" or self.transform_sampler_output is not None:
+            return out
+        return upload(out, self._device)
+
     def _gather(self, out: Any, count: GatherCount) -> Any:
         if self._sampler.edge_permutation is not None:
             permute_edges(out, self._sampler.edge_permutation)
@@ -198,7 +205,12 @@ class DirectLoader:
     ) -> Pipeline | Synchronous:
         record = EpochRecord(self._epochs.running)
         self._records.append(record)
-        work = Work(sample=sample, gather=self._gather, finish=self._finish)
+        work = Work(
+            sample=lambda item: self._upload(sample(item)),
+            gather=self._gather,
+            finish=self._finish,
+            between=getattr(self._sampler, "capture_pending", _nothing),
+        )
         stages = self._make_stages(work, record)
         if self.depth == 0:
             return Synchronous(source, stages)
@@ -216,6 +228,10 @@ class DirectLoader:
         # Neither events nor streams, nor workers that run, mean anything elsewhere.
         empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
         return {**self.__dict__, **empty, "_iterator": None}
+
+
+def _nothing() -> None:
+    pass
 
 
 def _ending(outputs: Any) -> Iterator[Any]:

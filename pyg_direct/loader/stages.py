@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_geometric.data.data import BaseData
 
 from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
+from pyg_direct.sampler.capture import deferred_captures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,14 @@ class Work:
         From that output, and a ``GatherCount`` to fill, to a batch.
     finish : callable
         From that batch to the consumer's; runs in the consumer's thread.
+    between : callable
+        Runs in the consumer's thread, before a batch is asked for.
     """
 
     sample: Callable[[Any], Any]
     gather: Callable[[Any, GatherCount], Any]
     finish: Callable[[Any], Any]
+    between: Callable[[], None] = lambda: None
 
 
 class CpuStages:
@@ -160,6 +164,7 @@ class CudaStages:
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
             self._handed_over = None
+        self._work.between()
         if last is not None:
             return self._released
         # Tables that the consumer's stream still fills must be there before the first gather; the
@@ -179,7 +184,8 @@ class CudaStages:
 
     def _sample(self, item: Any) -> Any:
         start_s = time.perf_counter()
-        with self._on(0), torch.cuda.nvtx.range("pyg_direct sample"):
+        defer = nullcontext() if self._streams is None else deferred_captures()
+        with self._on(0), defer, torch.cuda.nvtx.range("pyg_direct sample"):
             sample = self._work.sample(item)
         # A sampler waits for the sizes of its batch, so this is its time on a GPU too.
         self._record.add(SAMPLE, start_s, time.perf_counter())

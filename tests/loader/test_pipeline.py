@@ -343,3 +343,23 @@ class TestOnGpu:
 
         assert len(sampler._workplace._captures._captured) == 1
         assert len(loader._stream_pairs._free) == 1
+
+    def test_captures_leave_the_random_numbers_of_the_model_alone(self):
+        stores = from_data(make_data(400, 4000), "cuda")
+        masks = []
+        for depth in (0, 1, 2, 3):
+            # Two sizes of batches: what is captured for the last one of an epoch comes late.
+            torch.manual_seed(9)
+            loader = NeighborLoader(stores, [4, 3], batch_size=30, seed=1, depth=depth)
+            drawn = []
+            for _ in range(5):
+                for batch in loader:
+                    for _ in range(20):
+                        drawn.append(torch.nn.functional.dropout(batch.x, 0.5).sum())
+            captured = loader.node_sampler._workplace._captures
+            assert len(captured._captured) == 2
+            assert not captured._pending
+            masks.append(torch.stack(drawn))
+
+        for each in masks[1:]:
+            assert torch.equal(each, masks[0])
