@@ -49,7 +49,7 @@ def run(
     graphs : list of dict
         ``name``, the sizes of ``power_law_undirected``, ``hidden_channels``, ``features`` (device
         or host), ``pyg`` (index types of PyG's runs), and ``variants``: lists of ``[dtype,
-        engine, column_block]``. May have ``warmup`` and ``repeats`` of its own.
+        engine, column_block]``. May have ``num_ranks``, ``warmup`` and ``repeats`` of its own.
     num_ranks : list of int
         Numbers of ranks to measure; ranks beyond one are spawned.
     num_layers : int
@@ -73,7 +73,7 @@ def run(
     for graph in graphs:
         start = len(rows)
         own_options = options | {key: graph[key] for key in ("warmup", "repeats") if key in graph}
-        for count in num_ranks:
+        for count in graph.get("num_ranks", num_ranks):
             rows += _rows_of_ranks(graph, own_options, count, place, timeout_s)
         for index_dtype in graph["pyg"]:
             rows.append(_shown(_pyg_row(graph, own_options, index_dtype, place)))

@@ -112,8 +112,10 @@ class FullBatchTrainer:
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
-            # The first dense product makes cuBLAS allocate its workspace, for good.
+            # The first dense products make cuBLAS allocate its workspaces, for good; what they
+            # return is of no interest.
             self.graph.propagation.forward(self._weights())
+            self.graph.propagation.backward(self._weights())
             workspace = self.graph.product_workspace_bytes()
             parts["temporaries"] = max(parts["temporaries"], workspace)
             torch.cuda.synchronize(device)

@@ -183,9 +183,9 @@ def _launch_walk(
     walk = row_walk(row_bytes, shift, rows.address % WORD_BYTES)
     # The walk begins on a line, and its last word may end behind the last row.
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
-    num_blocks = min(launch.max_blocks, launch.num_warps)
+    warps_per_block = -(-launch.num_warps // launch.max_blocks)
     kernel_for(walk.piece_bytes, index.itemsize)(
-        num_blocks, LANES_PER_WARP * -(-launch.num_warps // num_blocks),
+        -(-launch.num_warps // warps_per_block), LANES_PER_WARP * warps_per_block,
         Span(table.address - shift, num_bytes), shift, index,
         index if places is None else places, int(places is not None), rows, num_ids,
         table.num_bytes // row_bytes, row_bytes, walk.num_steps, walk.log_lanes,

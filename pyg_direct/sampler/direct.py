@@ -81,8 +81,10 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     ValueError
         If an argument has no meaning, or does not fit the graph or the machine.
 
-    Notes ----- ``edge`` holds ids in the order in which the user put the edges, so
-    ``edge_permutation`` is None. Nodes are the seeds as they came, then the new nodes of each hop
+    Notes
+    -----
+    ``edge`` holds ids in the order in which the user put the edges, so ``edge_permutation`` is
+    None. Nodes are the seeds as they came, then the new nodes of each hop
     in ascending order of id (of seed and id if disjoint). A seed that repeats stands as often in
     ``node``; every copy draws neighbours of its own, and edges from that node come from its first
     copy. Edges of a hop are in order of their frontier node. All node and edge types are in the

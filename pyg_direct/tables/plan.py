@@ -20,11 +20,14 @@ TRANSLATED_BYTES = 2**16
 # So few ids at random cost half of that; and these are gone before a kernel of ours is launched.
 FEW_IDS, FEWEST_IDS = 16_384, 4_096
 WARPS_PER_BLOCK = 32
-# A quarter of an H200 saturates the link with rows in order; more of it only widens what is in
-# flight, and more rows than these in flight thrash the translations where they are the bound.
-SATURATING_BLOCKS = 33
-ROWS_IN_FLIGHT = 1_024
-BYTES_IN_FLIGHT = 512
+# So many multiprocessors saturate the link with rows of so many bytes in order; shorter need more.
+SATURATING_BLOCKS, SATURATING_ROW_BYTES = 33, 512
+# Rows further apart than this each need a translation of their own. Then no more of them than these
+# are in flight, nor such as lie further apart than translations reach; a warp has so many bytes in
+# flight.
+SPARSE_BYTES = 2**14
+ROWS_IN_FLIGHT, WINDOW_BYTES = 1_024, 192 * 2**20
+WARP_BYTES, FEWEST_WARPS = 512, 128
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -122,10 +125,9 @@ def plan_gather(
     else:
         way = SORTED
     is_in_order = is_sorted or way == SORTED
-    max_blocks = min(num_sms, max_sms or num_sms, SATURATING_BLOCKS if is_in_order else num_sms)
-    num_warps = max_blocks * WARPS_PER_BLOCK
-    if is_in_order and touched / ORDERED_MISSES_PER_S > transfer_s * distinct:
-        num_warps = min(num_warps, max(1, ROWS_IN_FLIGHT * row_bytes // BYTES_IN_FLIGHT))
+    max_blocks, num_warps = _launch_shape(
+        row_bytes, table_bytes / num_ids, min(num_sms, max_sms or num_sms), is_in_order
+    )
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
         # Equal ids that one warp reads one after the other cross the bus once.
@@ -133,6 +135,21 @@ def plan_gather(
     rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
     num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
     return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, sorted_s, unsorted_s)
+
+
+def _launch_shape(
+    row_bytes: int, spacing_bytes: float, num_sms: int, is_in_order: bool
+) -> tuple[int, int]:
+    """Return how many multiprocessors to keep busy at most, and with how many warps."""
+    if not is_in_order:
+        return num_sms, num_sms * WARPS_PER_BLOCK
+    if spacing_bytes < SPARSE_BYTES:
+        blocks = SATURATING_BLOCKS * -(-SATURATING_ROW_BYTES // row_bytes)
+        return min(num_sms, blocks), min(num_sms, blocks) * WARPS_PER_BLOCK
+    blocks = min(num_sms, SATURATING_BLOCKS)
+    rows_in_flight = min(ROWS_IN_FLIGHT, int(WINDOW_BYTES / spacing_bytes))
+    warps = max(FEWEST_WARPS, rows_in_flight * row_bytes // WARP_BYTES)
+    return blocks, min(blocks * WARPS_PER_BLOCK, warps)
 
 
 def _distinct(num_ids: int, num_rows: int) -> float:

@@ -14,6 +14,8 @@ from tests.sampler.graphs import MODES, assert_same, make_data, make_hetero, on_
 # The simulator takes tens of milliseconds a batch.
 NUM_GRAPHS = 100 if IS_SIMULATOR else 200
 
+pytestmark = [] if IS_SIMULATOR else pytest.mark.gpu
+
 # PyG warns of edge types that have no opposite.
 NO_OPPOSITE = pytest.mark.filterwarnings("ignore:Cannot convert to bidirectional:UserWarning")
 

@@ -43,8 +43,15 @@ def test_rows_of_odd_words_are_read_by_our_kernel():
 def test_a_sparse_request_keeps_few_warps_in_flight():
     sparse, dense = plan(128, 100_000, 32 * GIB), plan(512, 1_000_000, 8 * GIB)
 
-    assert sparse.num_warps == 256
+    assert sparse.num_warps == 146
     assert dense.num_warps == 33 * 32
+
+
+def test_short_rows_use_more_multiprocessors_unless_they_are_sparse():
+    dense, sparse = plan(128, 1_000_000, 8 * GIB), plan(128, 1_000_000, 32 * GIB)
+
+    assert dense.max_blocks == 132
+    assert (sparse.max_blocks, sparse.num_warps) == (33, 256)
 
 
 def test_ids_in_order_leave_most_of_the_gpu_alone():
