@@ -66,19 +66,31 @@ def draw_timeline(spans: dict[str, tuple[StageSpan, ...]], name: str) -> Path | 
         len(spans), 1, figsize=(10, 1.4 * len(spans)), squeeze=False, layout="constrained"
     )
     for axis, (case, drawn) in zip(axes[:, 0], spans.items(), strict=True):
-        for height, (stage, color) in enumerate(STAGES.items()):
-            bars = [
-                (1e3 * span.start_s, 1e3 * (span.stop_s - span.start_s))
-                for span in drawn
-                if span.stage == stage
-            ]
-            axis.broken_barh(bars, (height - 0.4, 0.8), facecolors=color, edgecolor="white")
-        axis.set_yticks(range(len(STAGES)), STAGES, fontsize=7)
+        draw_stages(axis, drawn)
         axis.set_title(case, fontsize=8, loc="left")
-        axis.set_xlim(left=0)
-        axis.invert_yaxis()
     axes[-1, 0].set_xlabel("ms since the first batch was asked for")
     path = Path(HydraConfig.get().runtime.output_dir) / name
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path
+
+
+def draw_stages(axis: Any, spans: tuple[StageSpan, ...]) -> None:
+    """Draw when stages ran on a matplotlib axis, a line a stage, in ms.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    spans : tuple of StageSpan
+        Of an epoch; see ``EpochStats``.
+    """
+    for height, (stage, color) in enumerate(STAGES.items()):
+        bars = [
+            (1e3 * span.start_s, 1e3 * (span.stop_s - span.start_s))
+            for span in spans
+            if span.stage == stage
+        ]
+        axis.broken_barh(bars, (height - 0.4, 0.8), facecolors=color, edgecolor="white")
+    axis.set_yticks(range(len(STAGES)), STAGES, fontsize=7)
+    axis.set_xlim(left=0)
+    axis.invert_yaxis()

@@ -113,7 +113,8 @@ class StreamPairs:
         with self._lock:
             if self._free:
                 return self._free.pop()
-        return torch.cuda.Stream(self._device), torch.cuda.Stream(self._device)
+        # Their kernels take few multiprocessors: they should have them before the model takes all.
+        return torch.cuda.Stream(self._device, -1), torch.cuda.Stream(self._device, -1)
 
     def put_back(self, pair: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> None:
         """Let others use a pair."""
