@@ -3,10 +3,18 @@
 Rows stay in host memory; kernels fetch what a mini-batch needs straight over the bus.
 """
 
+from pyg_direct.files import StoredGraphError, load, save
 from pyg_direct.loader import LinkNeighborLoader, NeighborLoader
 from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
-from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
+from pyg_direct.stores import (
+    DirectFeatureStore,
+    DirectGraphStore,
+    count_accesses,
+    from_data,
+    place,
+)
+from pyg_direct.tensors import unified
 
 __all__ = [
     "DirectFeatureStore",
@@ -15,6 +23,12 @@ __all__ = [
     "HostMappingError",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "StoredGraphError",
+    "count_accesses",
     "from_data",
+    "load",
+    "place",
+    "save",
+    "unified",
 ]
 __version__ = "0.1.0"

@@ -1,16 +1,16 @@
 """What a full-batch model looks like, and how wide each of its sparse products is.
 
 Shape legend: ``L`` layers, widths ``d_0`` (features) to ``d_L`` (classes). Layers count from 0.
-Assumption: features need no gradient, so that A X is computed once and layer 0 has no product.
+Assumption: features need no gradient, so that A X is computed once and layer 0 has no product; its
+output is computed again where it is needed and stored only where it is the last.
 """
 
 from dataclasses import dataclass
+from operator import mul
 from typing import Literal
 
 Convolution = Literal["gcn", "sage"]
 Activation = Literal["relu", "leaky_relu"]
-# Columns of the shared product that the features pass through at least, when A X is computed.
-MIN_FEATURE_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,26 @@ class Architecture:
         return self.widths[0] * (2 if self.convolution == "sage" else 1)
 
     @property
+    def stored_widths(self) -> tuple[int, ...]:
+        """Widths of the layer outputs that are kept: all but layer 0's, unless it is the last."""
+        return self.widths[2:] or self.widths[1:]
+
+    @property
     def hidden_width(self) -> int:
-        """Width of the widest layer output but the last, 0 for one layer."""
-        return max(self.widths[1:-1], default=0)
+        """Width of layer 0's output where it is not stored, 0 where it is."""
+        return self.widths[1] if self.num_layers > 1 else 0
+
+    @property
+    def widest_output(self) -> int:
+        """Width of the widest layer output."""
+        return max(self.widths[1:])
+
+    @property
+    def largest_weight(self) -> int:
+        """Elements of the largest weight; layer 0 counts all of its input's columns."""
+        first: int = self.table_width * self.widths[1]
+        others: list[int] = list(map(mul, self.widths[1:], self.widths[2:]))
+        return max([first, *others])
 
     def projects_first(self, layer: int) -> bool:
         """Tell whether ``A (H W)`` is no wider than ``(A H) W``."""
@@ -87,10 +104,14 @@ class Architecture:
         """Tell whether ``layer`` adds its input to its output."""
         return self.residual and layer > 0 and self.widths[layer] == self.widths[layer + 1]
 
+    def adds_input(self, layer: int) -> bool:
+        """Tell whether ``layer`` adds its own input, by a weight or as it is, to the product."""
+        return self.convolution == "sage" or self.is_residual(layer)
+
     @property
     def operand_width(self) -> int:
-        """Widest operand of a sparse product, and so of a broadcast."""
-        widths = [self.feature_block]
+        """Widest operand of a sparse product."""
+        widths = [min(self.widths[0], self.stored_widths[0])]
         for layer in range(1, self.num_layers):
             narrow, wide = self.widths[layer], self.widths[layer + 1]
             widths.append(min(narrow, wide))
@@ -98,16 +119,24 @@ class Architecture:
         return max(widths)
 
     @property
-    def shared_width(self) -> int:
-        """Columns of the one shared product buffer."""
-        widths = [min(self.widths[0], self.widths[1], MIN_FEATURE_BLOCK)]
+    def spare_width(self) -> int:
+        """Columns of a buffer for products that may overwrite neither operand nor output.
+
+        None are needed where every layer narrows and adds nothing of its input, as in a plain GCN.
+        """
+        widths = [0]
         for layer in range(1, self.num_layers):
             narrow, wide = self.widths[layer], self.widths[layer + 1]
-            widths.append(min(narrow, wide))
-            widths.append(wide if self.shares_product(layer) else 2 * narrow)
+            if not self.projects_first(layer):
+                widths.append(narrow)
+            if self.shares_product(layer) and self.adds_input(layer):
+                widths.append(wide)
         return max(widths)
 
-    @property
-    def feature_block(self) -> int:
-        """Columns of X that pass through the buffers at a time when A X is computed."""
-        return min(self.widths[0], self.widths[1], self.shared_width)
+    def slice_width(self, column_block: int | None) -> int:
+        """Return how many columns a sparse product takes at a time: all without a block."""
+        return min(self.operand_width, column_block or self.operand_width)
+
+    def feature_block(self, slice_width: int) -> int:
+        """Return the columns of X that pass through the buffers at a time when A X is computed."""
+        return min(self.widths[0], slice_width, max(*self.stored_widths, self.spare_width))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.local_product import Engine
-from pyg_direct.fullbatch.memory import region
 from pyg_direct.fullbatch.partition import Balance, Order
 from pyg_direct.fullbatch.propagation import Propagation
 
@@ -85,35 +84,14 @@ class LocalGraph:
         """Add up the tensors that are held on the device, parameters left out."""
         propagation = self.propagation
         tensors = [self.label, *self.masks.values()]
-        if propagation.node is not None:
-            tensors.append(propagation.node)
+        if propagation.nonlinearity.node is not None:
+            tensors.append(propagation.nonlinearity.node)
         return (
             sum(tensor.nbytes for tensor in tensors)
             + propagation.buffers.num_bytes
             + propagation.inputs.device_bytes
             + propagation.adjacency.num_bytes
         )
-
-    def product_workspace_bytes(self) -> int:
-        """Measure what one product of the widest operand allocates and frees; 0 on the CPU.
-
-        cuSPARSE decides it, and no formula of it is published. Every rank must call. What the
-        buffers hold is lost.
-        """
-        propagation = self.propagation
-        out = propagation.buffers.outputs[0]
-        if out.device.type != "cuda":
-            return 0
-        architecture = propagation.architecture
-        width = min(architecture.operand_width, architecture.shared_width, out.size(1))
-        operand = region(propagation.buffers.shared, propagation.num_rows, width)
-        result = region(out.view(-1), propagation.num_rows, width)
-        propagation.ticket += 1
-        torch.cuda.synchronize(out.device)
-        torch.cuda.reset_peak_memory_stats(out.device)
-        before = torch.cuda.memory_allocated(out.device)
-        propagation.product.multiply(propagation.adjacency.tiles, operand, result)
-        return torch.cuda.max_memory_allocated(out.device) - before
 
     def close(self) -> None:
         """Free what is held; harmless twice."""

@@ -10,6 +10,7 @@ from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 from torch import Tensor
 
 from pyg_direct.fullbatch.tiles import TilePiece
+from pyg_direct.kernels.launch import Span
 from pyg_direct.kernels.multiply import multiply_csr
 
 Engine = Literal["library", "kernel"]
@@ -66,7 +67,8 @@ def add_product(
     rows : tensor, shape (k, w)
         Contiguous.
     out : tensor, shape (m, w)
-        Contiguous. bfloat16 is accumulated in float32 and rounded once a call.
+        Row-major; may be some columns of a wider tensor. bfloat16 is accumulated in float32 and
+        rounded once a call.
     engine : {"library", "kernel"}
         torch's CSR product (cuSPARSE, MKL), or ``multiply_csr``.
     column_block : int or None
@@ -103,12 +105,18 @@ def _multiply_by_kernel(
         matrix.values(),
         piece.long_row,
         rows,
-        out,
+        _span_of_rows(out),
         num_rows=out.size(0),
         num_long_rows=piece.long_row.numel(),
         num_columns=out.size(1),
         number_type=KERNEL_TYPES[out.dtype],
         accumulate=not overwrite,
+        out_stride=out.stride(0),
         slice_columns=slice_columns,
         stream=stream,
     )
+
+
+def _span_of_rows(rows: Tensor) -> Span:
+    num_elements = (rows.size(0) - 1) * rows.stride(0) + rows.size(1) if rows.numel() else 0
+    return Span(rows.data_ptr(), num_elements * rows.element_size())

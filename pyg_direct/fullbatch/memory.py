@@ -1,8 +1,9 @@
 """The memory of one rank: a formula, the buffers it speaks of, and the check afterwards.
 
 Shape legend: ``m`` rows of this rank, ``L`` layers, widths ``d_0`` to ``d_L``, ``P`` ranks.
-L + 3 large buffers at most (MG-GCN, arXiv 2110.08688, section 4.1): L layer outputs, whose
-gradients overwrite them, one shared product, and min(2, P - 1) for the rows of other ranks.
+Large are L - 1 layer outputs, which their gradients and products overwrite, and 1 + min(2, P - 1)
+slices of columns, the operands of a product: of this rank and of others. MG-GCN (arXiv 2110.08688,
+section 4.1) holds L outputs and three buffers of full width.
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,12 @@ from torch import Tensor
 
 from pyg_direct.fullbatch.architecture import Architecture
 from pyg_direct.fullbatch.counter_random import drop_bytes
+from pyg_direct.fullbatch.outer_product import scratch_elements
 from pyg_direct.fullbatch.staged_product import NUM_RECEIVE_BUFFERS
 
-# Elements of one chunk of an element-wise step: 64 MiB of float32.
-CHUNK_ELEMENTS = 1 << 24
+# Elements of one chunk of rows: 32 MiB of float32, which stay in the L2 cache of a large GPU from
+# one step to the next, and keep its multiprocessors busy with a dense product.
+CHUNK_ELEMENTS = 1 << 23
 GIB = 2.0**30
 
 
@@ -47,10 +50,10 @@ def chunk_rows(num_rows: int, width: int) -> int:
     return max(1, min(num_rows, CHUNK_ELEMENTS // max(1, width)))
 
 
-def plan_buffers(
-    architecture: Architecture, sizes: tuple[int, ...], rank: int, element_bytes: int
-) -> dict[str, int]:
-    """Return the bytes of each group of buffers of one rank.
+def buffer_elements(
+    architecture: Architecture, sizes: tuple[int, ...], rank: int, slice_width: int
+) -> dict[str, list[int]]:
+    """Return the numbers of elements of the buffers of one rank, by group.
 
     Parameters
     ----------
@@ -58,18 +61,43 @@ def plan_buffers(
     sizes : tuple of int, length P
         Rows of each rank.
     rank : int
+    slice_width : int
+        Columns that a sparse product takes at a time.
+    """
+    rows, num_receive = sizes[rank], min(NUM_RECEIVE_BUFFERS, len(sizes) - 1)
+    chunk = chunk_rows(rows, architecture.widest_output)
+    return {
+        "layer outputs": [rows * width for width in architecture.stored_widths],
+        "spare product": [rows * architecture.spare_width],
+        "slice": [rows * slice_width],
+        "receive buffers": [max(sizes) * slice_width] * num_receive,
+        "chunks": [
+            chunk * architecture.hidden_width,
+            chunk * max(architecture.widths[1:-1], default=0),
+            scratch_elements(chunk, architecture.largest_weight),
+        ],
+    }
+
+
+def plan_buffers(
+    architecture: Architecture,
+    sizes: tuple[int, ...],
+    rank: int,
+    *,
+    slice_width: int,
+    element_bytes: int,
+) -> dict[str, int]:
+    """Return the bytes of each group of buffers of one rank.
+
+    Parameters
+    ----------
+    architecture, sizes, rank, slice_width
+        See ``buffer_elements``.
     element_bytes : int
         Bytes of one number in the buffers.
     """
-    rows = sizes[rank]
-    receive = min(NUM_RECEIVE_BUFFERS, len(sizes) - 1) * max(sizes) * architecture.operand_width
-    hidden = architecture.hidden_width
-    return {
-        "layer outputs": rows * sum(architecture.widths[1:]) * element_bytes,
-        "shared product": rows * architecture.shared_width * element_bytes,
-        "receive buffers": receive * element_bytes,
-        "chunk": chunk_rows(rows, hidden) * hidden * element_bytes,
-    }
+    groups = buffer_elements(architecture, sizes, rank, slice_width)
+    return {name: sum(elements) * element_bytes for name, elements in groups.items()}
 
 
 def plan_temporaries(
@@ -83,7 +111,7 @@ def plan_temporaries(
     classes = architecture.widths[-1]
     logit_bytes = element_bytes if element_bytes >= 4 else 2 * 4
     loss = chunk_rows(num_rows, classes) * (classes * logit_bytes + 3 * 8)
-    drop = drop_bytes(num_rows, architecture.hidden_width) if architecture.dropout else 0
+    drop = drop_bytes(num_rows, architecture.widest_output) if architecture.dropout else 0
     return {"temporaries": max(loss, drop)}
 
 
@@ -93,20 +121,37 @@ class Buffers:
 
     Attributes
     ----------
-    outputs : list of tensors, shapes (m, d_1) to (m, d_L)
-    shared : tensor, shape (m * shared_width,)
-    receive : list of tensors, shape (max rows * operand_width,)
-    chunk : tensor, shape (chunk rows * hidden width,)
+    num_layers : int
+    outputs : list of tensors, shapes (m, d_2) to (m, d_L)
+        (m, d_1) where there is one layer.
+    spare : tensor, shape (m * spare_width,)
+    slice : tensor, shape (m * slice_width,)
+    receive : list of tensors, shape (max rows * slice_width,)
+    hidden, gradient : tensors, shapes (chunk rows * d_1,) and (chunk rows * widest hidden layer,)
+        One chunk of layer 0's output, and of a gradient.
+    scratch : tensor, one-dimensional
+        For ``outer_product``.
     """
 
+    num_layers: int
     outputs: list[Tensor]
-    shared: Tensor
+    spare: Tensor
+    slice: Tensor
     receive: list[Tensor]
-    chunk: Tensor
+    hidden: Tensor
+    gradient: Tensor
+    scratch: Tensor
+
+    def output_of(self, layer: int) -> Tensor:
+        """Return the output of ``layer``, shape (m, width), the last of which are the logits."""
+        return self.outputs[layer - self.num_layers]
 
     def tensors(self) -> list[Tensor]:
         """Return all buffers, in the order of the attributes."""
-        return [*self.outputs, self.shared, *self.receive, self.chunk]
+        return [
+            *(*self.outputs, self.spare, self.slice),
+            *(*self.receive, self.hidden, self.gradient, self.scratch),
+        ]
 
     @property
     def num_bytes(self) -> int:
@@ -124,28 +169,35 @@ def allocate_buffers(
     sizes: tuple[int, ...],
     rank: int,
     *,
+    slice_width: int,
     dtype: torch.dtype,
     device: torch.device,
 ) -> Buffers:
     """Allocate what ``plan_buffers`` counts; the contents are undefined."""
-    rows = sizes[rank]
-
-    def empty(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=device)
-
-    num_receive = min(NUM_RECEIVE_BUFFERS, len(sizes) - 1)
-    hidden = architecture.hidden_width
+    groups = {
+        name: [torch.empty(size, dtype=dtype, device=device) for size in elements]
+        for name, elements in buffer_elements(architecture, sizes, rank, slice_width).items()
+    }
+    hidden, gradient, scratch = groups["chunks"]
+    widths = architecture.stored_widths
     return Buffers(
-        outputs=[empty(rows, width) for width in architecture.widths[1:]],
-        shared=empty(rows * architecture.shared_width),
-        receive=[empty(max(sizes) * architecture.operand_width) for _ in range(num_receive)],
-        chunk=empty(chunk_rows(rows, hidden) * hidden),
+        num_layers=architecture.num_layers,
+        outputs=[
+            flat.view(sizes[rank], width)
+            for flat, width in zip(groups["layer outputs"], widths, strict=True)
+        ],
+        spare=groups["spare product"][0],
+        slice=groups["slice"][0],
+        receive=groups["receive buffers"],
+        hidden=hidden,
+        gradient=gradient,
+        scratch=scratch,
     )
 
 
-def region(flat: Tensor, num_rows: int, width: int, *, start: int = 0) -> Tensor:
-    """Return a (num_rows, width) view of a one-dimensional buffer, from element ``start`` on."""
-    return flat[start : start + num_rows * width].view(num_rows, width)
+def region(flat: Tensor, num_rows: int, width: int) -> Tensor:
+    """Return a (num_rows, width) view of the start of a one-dimensional buffer."""
+    return flat[: num_rows * width].view(num_rows, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

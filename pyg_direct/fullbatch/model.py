@@ -13,8 +13,9 @@ from torch_geometric.nn import GCNConv, SAGEConv
 
 from pyg_direct.fullbatch.adjacency import Normalization
 from pyg_direct.fullbatch.architecture import Activation, Architecture, Convolution
+from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.processes import Ranks
-from pyg_direct.fullbatch.propagation import LayerWeights, Propagation
+from pyg_direct.fullbatch.propagation import Propagation
 
 
 class FullBatchGNN(nn.Module):

@@ -16,6 +16,11 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def scratch_elements(num_rows: int, result_elements: int) -> int:
+    """Return the size of the scratch that ``outer_product`` makes use of."""
+    return min(NUM_PIECES, num_rows // MIN_PIECE_ROWS) * result_elements
+
+
 def outer_product(left: Tensor, right: Tensor, scratch: Tensor) -> Tensor:
     """Return ``left.T @ right``.
 
@@ -26,24 +31,24 @@ def outer_product(left: Tensor, right: Tensor, scratch: Tensor) -> Tensor:
     right : tensor, shape (m, b)
         Contiguous, of the same type.
     scratch : tensor, one-dimensional
-        Of the same type; overwritten. Where it holds ``NUM_PIECES * a * b`` elements and there are
-        rows enough, the rows are multiplied in pieces side by side.
+        Of the same type; overwritten. The rows are multiplied in pieces side by side, as many as
+        there are ``a * b`` elements here and ``MIN_PIECE_ROWS`` rows, at most ``NUM_PIECES``.
 
     Returns
     -------
     Tensor
         shape (a, b), of the wide type: pieces are added up in it.
     """
-    wide = wide_dtype(left.dtype)
-    piece_rows = left.size(0) // NUM_PIECES
-    shape = (NUM_PIECES, left.size(1), right.size(1))
-    if piece_rows < MIN_PIECE_ROWS or scratch.numel() < shape[0] * shape[1] * shape[2]:
+    wide, size = wide_dtype(left.dtype), left.size(1) * right.size(1)
+    num_pieces = min(NUM_PIECES, left.size(0) // MIN_PIECE_ROWS, scratch.numel() // max(1, size))
+    if num_pieces < 2:
         return torch.mm(left.t(), right).to(wide)
-    whole = piece_rows * NUM_PIECES
-    pieces = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
+    piece_rows = left.size(0) // num_pieces
+    whole = piece_rows * num_pieces
+    pieces = scratch[: num_pieces * size].view(num_pieces, left.size(1), right.size(1))
     torch.bmm(
-        left[:whole].view(NUM_PIECES, piece_rows, -1).transpose(1, 2),
-        right[:whole].view(NUM_PIECES, piece_rows, -1),
+        left[:whole].view(num_pieces, piece_rows, -1).transpose(1, 2),
+        right[:whole].view(num_pieces, piece_rows, -1),
         out=pieces,
     )
     total = pieces.sum(dim=0, dtype=wide)

@@ -6,44 +6,21 @@ Assumption: one backward follows each forward, because gradients overwrite the l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.adjacency import Adjacency
 from pyg_direct.fullbatch.architecture import Architecture
-from pyg_direct.fullbatch.counter_random import drop_in_place, stream_key
+from pyg_direct.fullbatch.hidden_rows import HiddenChunk, HiddenRows, input_matrix, project
 from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
+from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.memory import Buffers, region
-from pyg_direct.fullbatch.outer_product import outer_product, wide_dtype
+from pyg_direct.fullbatch.nonlinearity import Nonlinearity
+from pyg_direct.fullbatch.outer_product import outer_product
+from pyg_direct.fullbatch.sliced_product import multiply_slices
 from pyg_direct.fullbatch.staged_product import StagedProduct
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerWeights:
-    """Parameters of one layer, or their gradients.
-
-    Attributes
-    ----------
-    neighbor : tensor, shape (d_out, d_in)
-        Weight of the aggregated neighbours.
-    root : tensor, shape (d_out, d_in), or None
-        Weight of the vertex itself, for ``"sage"``.
-    bias : tensor, shape (d_out,), or None
-    """
-
-    neighbor: Tensor
-    root: Tensor | None = None
-    bias: Tensor | None = None
-
-    def to(self, dtype: torch.dtype) -> "LayerWeights":
-        """Return the values in ``dtype``, detached; no copy where they have it."""
-        return LayerWeights(
-            neighbor=self.neighbor.detach().to(dtype),
-            root=None if self.root is None else self.root.detach().to(dtype),
-            bias=None if self.bias is None else self.bias.detach().to(dtype),
-        )
+from pyg_direct.fullbatch.tiles import Tile
 
 
 class Propagation:
@@ -54,6 +31,8 @@ class Propagation:
     architecture : Architecture
     adjacency : Adjacency
     product : StagedProduct
+    slice_width : int
+        Columns that a product takes at a time; equal on all ranks.
     inputs : ResidentRows or StreamedRows
         Holds X in its last d_0 columns until ``aggregate_features``. Borrowed.
     buffers : Buffers
@@ -68,19 +47,20 @@ class Propagation:
         *,
         adjacency: Adjacency,
         product: StagedProduct,
+        slice_width: int,
         inputs: ResidentRows | StreamedRows,
         buffers: Buffers,
         node: Tensor | None = None,
     ) -> None:
-        if architecture.dropout and node is None:
-            raise ValueError("node is None, expected the vertex of each row for dropout > 0")
         self.architecture = architecture
         self.adjacency = adjacency
         self.product = product
+        self.slice_width = slice_width
         self.inputs = inputs
         self.buffers = buffers
-        self.node = node
-        self.num_rows = buffers.outputs[0].size(0)
+        self.nonlinearity = Nonlinearity(architecture, node)
+        self.hidden = HiddenRows(self.nonlinearity, inputs=inputs, buffers=buffers)
+        self.num_rows = self.logits.size(0)
         # Counts the passes, so that a backward can tell whether the buffers are still its own.
         self.ticket = 0
 
@@ -97,12 +77,14 @@ class Propagation:
 
     def aggregate_features(self) -> None:
         """Replace the first d_0 columns of the input by A X, a block of columns at a time."""
-        num_features, block = self.architecture.widths[0], self.architecture.feature_block
+        num_features = self.architecture.widths[0]
+        block = self.architecture.feature_block(self.slice_width)
         first = self.architecture.table_width - num_features
+        largest = max((*self.buffers.outputs, self.buffers.spare), key=Tensor.numel).view(-1)
         for column in range(0, num_features, block):
             width = min(block, num_features - column)
-            operand = region(self.buffers.shared, self.num_rows, width)
-            out = region(self.buffers.outputs[0].view(-1), self.num_rows, width)
+            operand = region(self.buffers.slice, self.num_rows, width)
+            out = region(largest, self.num_rows, width)
             self.inputs.read(first + column, operand)
             self.product.multiply(self.adjacency.tiles, operand, out)
             self.inputs.write(0, column, out)
@@ -123,52 +105,70 @@ class Propagation:
             shape (m, d_L): the buffer itself, overwritten by ``backward``.
         """
         self.ticket += 1
-        for layer, weight in enumerate(weights):
-            out = self.buffers.outputs[layer]
-            if layer == 0:
-                self._multiply_inputs(weight, out)
-            else:
-                self._convolve(layer, weight, self.buffers.outputs[layer - 1], out)
-            if weight.bias is not None:
-                out.add_(weight.bias)
-            if layer + 1 < len(weights):
-                self._activate(layer, out, dropout_key)
+        for layer in range(1, len(weights)):
+            self._convolve(layer, weights, dropout_key)
+        if len(weights) == 1:
+            self._multiply_inputs(weights[0])
+        elif weights[-1].bias is not None:
+            self.logits.add_(weights[-1].bias)
         return self.logits
 
-    def _multiply_inputs(self, weight: LayerWeights, out: Tensor) -> None:
-        parts = [weight.neighbor] if weight.root is None else [weight.neighbor, weight.root]
-        matrix = torch.cat(parts, dim=1).t()
+    def _multiply_inputs(self, weight: LayerWeights) -> None:
+        matrix = input_matrix(weight)
         for start, rows in self.inputs.pieces():
-            torch.mm(rows, matrix, out=out[start : start + rows.size(0)])
+            project(rows, matrix, weight.bias, out=self.logits[start : start + rows.size(0)])
 
-    def _convolve(self, layer: int, weight: LayerWeights, rows: Tensor, out: Tensor) -> None:
-        tiles = self.adjacency.tiles
-        if self.architecture.projects_first(layer):
-            operand = region(self.buffers.shared, self.num_rows, out.size(1))
-            torch.mm(rows, weight.neighbor.t(), out=operand)
-            self.product.multiply(tiles, operand, out)
-        else:
-            aggregated = region(self.buffers.shared, self.num_rows, rows.size(1))
-            self.product.multiply(tiles, rows, aggregated)
-            torch.mm(aggregated, weight.neighbor.t(), out=out)
+    def _convolve(
+        self, layer: int, weights: Sequence[LayerWeights], dropout_key: int | None
+    ) -> None:
+        """Compute the output of ``layer``, without its bias."""
+        weight, out = weights[layer], self.buffers.output_of(layer)
+        d_out, d_in = weight.neighbor.shape
+        adds = self.architecture.adds_input(layer)
+        if not self.architecture.projects_first(layer):
+            source = self._spare(d_in)
+            for chunk in self.hidden.finished(layer, weights, dropout_key):
+                source[chunk.part].copy_(chunk.rows)
+                self._start_output(layer, weight, chunk)
+            self._multiply(self.adjacency.tiles, source, source)
+            out.addmm_(source, weight.neighbor.t(), beta=float(adds))
+            return
+        source = self._spare(d_out) if adds else out
+        for chunk in self.hidden.finished(layer, weights, dropout_key):
+            torch.mm(chunk.rows, weight.neighbor.t(), out=source[chunk.part])
+            self._start_output(layer, weight, chunk)
+        self._multiply(self.adjacency.tiles, source, out, accumulate=adds)
+
+    def _start_output(self, layer: int, weight: LayerWeights, chunk: HiddenChunk) -> None:
+        """Write what the layer adds of its own input, if anything, to its output."""
+        out = self.buffers.output_of(layer)[chunk.part]
         if weight.root is not None:
-            out.addmm_(rows, weight.root.t())
-        if self.architecture.is_residual(layer):
-            out.add_(rows)
+            torch.mm(chunk.rows, weight.root.t(), out=out)
+            if self.architecture.is_residual(layer):
+                out.add_(chunk.rows)
+        elif self.architecture.is_residual(layer):
+            out.copy_(chunk.rows)
 
-    def _activate(self, layer: int, out: Tensor, dropout_key: int | None) -> None:
-        if self.architecture.activation == "relu":
-            out.relu_()
-        else:
-            torch.nn.functional.leaky_relu_(out, self.architecture.negative_slope)
-        if dropout_key is not None:
-            self._drop(layer, out, dropout_key)
+    def _spare(self, width: int) -> Tensor:
+        return region(self.buffers.spare, self.num_rows, width)
 
-    def _drop(self, layer: int, rows: Tensor, key: int, first_row: int = 0) -> None:
-        if self.architecture.dropout and self.node is not None:
-            node = self.node[first_row : first_row + rows.size(0)]
-            probability = self.architecture.dropout
-            drop_in_place(rows, node, probability=probability, key=stream_key(key, layer))
+    def _multiply(
+        self,
+        tiles: tuple[Tile, ...],
+        operand: Tensor,
+        out: Tensor,
+        *,
+        accumulate: bool = False,
+    ) -> None:
+        multiply_slices(
+            self.product,
+            tiles,
+            operand,
+            out,
+            staging=self.buffers.slice,
+            slice_width=self.slice_width,
+            accumulate=accumulate,
+        )
 
     def backward(
         self, weights: Sequence[LayerWeights], dropout_key: int | None = None
@@ -186,92 +186,100 @@ class Propagation:
             float32 (float64 in float64 buffers): this rank's share, to be summed over the ranks.
         """
         self.ticket += 1
-        gradients: list[LayerWeights] = []
+        sums = [weight.new_sums() for weight in weights]
+        _add_bias(sums[-1], self.logits)
         for layer in range(len(weights) - 1, 0, -1):
-            gradients.append(self._backward_layer(layer, weights[layer], dropout_key))
-        gradients.append(self._backward_inputs(weights[0]))
-        return gradients[::-1]
-
-    def _backward_inputs(self, weight: LayerWeights) -> LayerWeights:
-        gradient = self.buffers.outputs[0]
-        total = torch.zeros(
-            gradient.size(1),
-            self.architecture.table_width,
-            device=gradient.device,
-            dtype=wide_dtype(gradient.dtype),
-        )
-        for start, rows in self.inputs.pieces():
-            part = gradient[start : start + rows.size(0)]
-            total += outer_product(part, rows, self.buffers.chunk)
-        num_features = self.architecture.widths[0]
-        return LayerWeights(
-            neighbor=total[:, :num_features],
-            root=None if weight.root is None else total[:, num_features:],
-            bias=_column_sum(weight.bias, gradient),
-        )
+            self._backward_layer(layer, weights, dropout_key, sums)
+        if len(weights) == 1:
+            for start, rows in self.inputs.pieces():
+                self._add_inputs(sums[0], self.logits[start : start + rows.size(0)], rows)
+        return sums
 
     def _backward_layer(
-        self, layer: int, weight: LayerWeights, dropout_key: int | None
-    ) -> LayerWeights:
-        gradient, rows = self.buffers.outputs[layer], self.buffers.outputs[layer - 1]
-        root = None if weight.root is None else outer_product(gradient, rows, self.buffers.chunk)
-        bias = _column_sum(weight.bias, gradient)
+        self,
+        layer: int,
+        weights: Sequence[LayerWeights],
+        dropout_key: int | None,
+        sums: list[LayerWeights],
+    ) -> None:
+        """Add the gradients of this layer's weights, and of the bias before; pass the rest on.
+
+        The gradient of the layer's input overwrites that input, chunk by chunk. For layer 1 it goes
+        into the weights of layer 0 at once.
+        """
         if self.architecture.shares_product(layer):
-            aggregated = region(self.buffers.shared, self.num_rows, gradient.size(1))
-            self.product.multiply(self.adjacency.transposed, gradient, aggregated)
-            neighbor = outer_product(aggregated, rows, self.buffers.chunk)
-            self._gradient_of_rows(layer, weight, aggregated, dropout_key)
+            aggregated = self._aggregate_gradient(layer)
         else:
-            neighbor = self._backward_narrow(layer, weight, dropout_key)
-        return LayerWeights(neighbor=neighbor, root=root, bias=bias)
+            aggregated = self._backward_narrow(layer, weights, dropout_key, sums[layer])
+        for chunk in self.hidden.again(layer, weights, dropout_key):
+            gradient = region(self.buffers.gradient, *chunk.rows.shape)
+            self._gradient_of_chunk(layer, weights[layer], aggregated, chunk, sums[layer], gradient)
+            out = gradient if layer == 1 else chunk.rows
+            self.nonlinearity.backward(
+                layer - 1, gradient, chunk.rows, chunk.part.start, dropout_key, out=out
+            )
+            _add_bias(sums[layer - 1], out)
+            if chunk.inputs is not None:
+                self._add_inputs(sums[0], out, chunk.inputs)
 
-    def _gradient_of_rows(
-        self, layer: int, weight: LayerWeights, aggregated: Tensor, dropout_key: int | None
+    def _aggregate_gradient(self, layer: int) -> Tensor:
+        """Return ``A' G``, which overwrites ``G`` where nothing else needs it."""
+        gradient = self.buffers.output_of(layer)
+        keeps = self.architecture.adds_input(layer)
+        out = self._spare(gradient.size(1)) if keeps else gradient
+        self._multiply(self.adjacency.transposed, gradient, out)
+        return out
+
+    def _backward_narrow(
+        self,
+        layer: int,
+        weights: Sequence[LayerWeights],
+        dropout_key: int | None,
+        total: LayerWeights,
+    ) -> Tensor:
+        """Return ``A' (G W)``; add ``G' (A H)``: two products as wide as the narrow input."""
+        gradient, weight = self.buffers.output_of(layer), weights[layer].neighbor
+        aggregated = self._spare(weight.size(1))
+        for chunk in self.hidden.again(layer, weights, dropout_key):
+            aggregated[chunk.part].copy_(chunk.rows)
+        self._multiply(self.adjacency.tiles, aggregated, aggregated)
+        total.neighbor.add_(outer_product(gradient, aggregated, self.buffers.scratch))
+        torch.mm(gradient, weight, out=aggregated)
+        self._multiply(self.adjacency.transposed, aggregated, aggregated)
+        return aggregated
+
+    def _gradient_of_chunk(
+        self,
+        layer: int,
+        weight: LayerWeights,
+        aggregated: Tensor,
+        chunk: HiddenChunk,
+        total: LayerWeights,
+        out: Tensor,
     ) -> None:
-        """Overwrite the layer's input, chunk by chunk, by the gradient before its activation."""
-        gradient, rows = self.buffers.outputs[layer], self.buffers.outputs[layer - 1]
-        step = self.buffers.chunk.numel() // self.architecture.hidden_width
-        for start in range(0, self.num_rows, step):
-            part = slice(start, min(start + step, self.num_rows))
-            chunk = region(self.buffers.chunk, part.stop - start, rows.size(1))
-            torch.mm(aggregated[part], weight.neighbor, out=chunk)
-            if weight.root is not None:
-                chunk.addmm_(gradient[part], weight.root)
-            if self.architecture.is_residual(layer):
-                chunk.add_(gradient[part])
-            self._backward_activation(layer - 1, chunk, rows[part], start, dropout_key)
+        """Write the gradient of a chunk of the layer's input to ``out``; add those of weights."""
+        part, scratch = chunk.part, self.buffers.scratch
+        gradient = self.buffers.output_of(layer)[part]
+        if self.architecture.shares_product(layer):
+            total.neighbor.add_(outer_product(aggregated[part], chunk.rows, scratch))
+            torch.mm(aggregated[part], weight.neighbor, out=out)
+        else:
+            out.copy_(aggregated[part])
+        if weight.root is not None and total.root is not None:
+            total.root.add_(outer_product(gradient, chunk.rows, scratch))
+            out.addmm_(gradient, weight.root)
+        if self.architecture.is_residual(layer):
+            out.add_(gradient)
 
-    def _backward_narrow(self, layer: int, weight: LayerWeights, dropout_key: int | None) -> Tensor:
-        """Two products as wide as the input, where the output is more than twice as wide."""
-        gradient, rows = self.buffers.outputs[layer], self.buffers.outputs[layer - 1]
-        width = rows.size(1)
-        operand = region(self.buffers.shared, self.num_rows, width)
-        second = region(self.buffers.shared, self.num_rows, width, start=operand.numel())
-        self.product.multiply(self.adjacency.tiles, rows, operand)
-        neighbor = outer_product(gradient, operand, self.buffers.chunk)
-        torch.mm(gradient, weight.neighbor, out=operand)
-        self.product.multiply(self.adjacency.transposed, operand, second)
-        if weight.root is not None:
-            second.addmm_(gradient, weight.root)
-        self._backward_activation(layer - 1, second, rows, 0, dropout_key)
-        return neighbor
-
-    def _backward_activation(
-        self, layer: int, gradient: Tensor, rows: Tensor, first_row: int, dropout_key: int | None
-    ) -> None:
-        """Overwrite the output ``rows`` of ``layer`` by the gradient before its activation."""
-        dropped = dropout_key is not None and self.architecture.dropout > 0.0
-        if self.architecture.activation == "relu":
-            # A positive output was neither clipped nor dropped: it says all that is needed.
-            if dropped:
-                gradient.mul_(1.0 / (1.0 - self.architecture.dropout))
-            torch.ops.aten.threshold_backward.grad_input(gradient, rows, 0, grad_input=rows)
-            return
-        if dropped and dropout_key is not None:
-            self._drop(layer, gradient, dropout_key, first_row)
-        slope = self.architecture.negative_slope
-        torch.ops.aten.leaky_relu_backward.grad_input(gradient, rows, slope, True, grad_input=rows)
+    def _add_inputs(self, total: LayerWeights, gradient: Tensor, rows: Tensor) -> None:
+        """Add the gradients of layer 0's weights from some rows of its output and its input."""
+        added = outer_product(gradient, rows, self.buffers.scratch)
+        num_features = self.architecture.widths[0]
+        total.neighbor.add_(added[:, :num_features])
+        if total.root is not None:
+            total.root.add_(added[:, num_features:])
 
 
-def _column_sum(bias: Tensor | None, gradient: Tensor) -> Tensor | None:
-    return None if bias is None else gradient.sum(dim=0, dtype=wide_dtype(gradient.dtype))
+def _add_bias(total: LayerWeights, gradient: Tensor) -> None:
+    if total.bias is not None:
+        total.bias.add_(gradient.sum(dim=0, dtype=total.bias.dtype))

@@ -83,8 +83,14 @@ def _propagation(
     node: Tensor,
     placement: Placement,
 ) -> Propagation:
+    slice_width = model.architecture.slice_width(placement.column_block)
     buffers = allocate_buffers(
-        model.architecture, sizes, ranks.rank, dtype=placement.dtype, device=ranks.device
+        model.architecture,
+        sizes,
+        ranks.rank,
+        slice_width=slice_width,
+        dtype=placement.dtype,
+        device=ranks.device,
     )
     product = StagedProduct(
         ranks,
@@ -97,6 +103,7 @@ def _propagation(
         model.architecture,
         adjacency=adjacency,
         product=product,
+        slice_width=slice_width,
         inputs=inputs,
         buffers=buffers,
         node=node.to(ranks.device) if model.architecture.dropout else None,
@@ -161,7 +168,13 @@ def _predict(
         table = StreamedRows.staging_bytes_of(rows, architecture.table_width * size, ranks.device)
     parameters = sum(p.numel() * p.element_size() for p in model.parameters())
     return {
-        **plan_buffers(architecture, sizes, ranks.rank, size),
+        **plan_buffers(
+            architecture,
+            sizes,
+            ranks.rank,
+            slice_width=architecture.slice_width(placement.column_block),
+            element_bytes=size,
+        ),
         "input": table,
         "adjacency": adjacency.num_bytes,
         "vertex numbers": rows * 8 if architecture.dropout else 0,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.counter_random import stream_key
+from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.local_graph import Features, LocalGraph, Placement
 from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.loss import count_correct, cross_entropy_in_place
@@ -19,7 +20,6 @@ from pyg_direct.fullbatch.memory import MemoryPlan, MemoryReport
 from pyg_direct.fullbatch.model import FullBatchGNN, flat_parameters, sum_over_ranks
 from pyg_direct.fullbatch.partition import Balance, Order
 from pyg_direct.fullbatch.processes import Ranks
-from pyg_direct.fullbatch.propagation import LayerWeights
 from pyg_direct.fullbatch.setup import COPIES_PER_PARAMETER, prepare
 from pyg_direct.fullbatch.source import GraphSource
 
@@ -106,26 +106,40 @@ class FullBatchTrainer:
     def watch_memory(self) -> MemoryPlan:
         """Predict the peak of an epoch, and start to watch it; print the plan before training.
 
-        What else the process holds on the device at this moment is part of the plan, and so is the
-        workspace of a product, which is measured. On the CPU only the tensors that are held
+        On a GPU one forward and one backward run first: they make cuBLAS and NCCL allocate what
+        they keep, and show what cuSPARSE and cuBLAS allocate and free, of which no formula is
+        published. They leave parameters, optimizer and epoch as they are. What else the process
+        holds on the device is part of the plan as well. On the CPU only the tensors that are held
         throughout are predicted, for nothing counts the others there. Every rank must call.
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
-            # The first dense products make cuBLAS allocate its workspaces, for good; what they
-            # return is of no interest.
-            self.graph.propagation.forward(self._weights())
-            self.graph.propagation.backward(self._weights())
-            workspace = self.graph.product_workspace_bytes()
-            parts["temporaries"] = max(parts["temporaries"], workspace)
-            torch.cuda.synchronize(device)
-            torch.cuda.reset_peak_memory_stats(device)
+            passing = self._try_pass()
+            parts["temporaries"] = max(parts["temporaries"], passing)
             expected = self.graph.predicted_held_bytes - self._coming_bytes()
             parts["others"] = max(0, torch.cuda.memory_allocated(device) - expected)
         else:
             del parts["temporaries"]
         self.plan = MemoryPlan(parts=parts)
         return self.plan
+
+    def _try_pass(self) -> int:
+        """Run one forward and one backward on a GPU; return the bytes that only they hold."""
+        device = self.ranks.device
+        for _ in range(2):
+            # What the first pass allocates for good must not count in the second.
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            before = torch.cuda.memory_allocated(device)
+            weights, key = self._weights(), self._dropout_key()
+            self.graph.propagation.forward(weights, key)
+            # The logits stand in for their gradient: only the shapes matter.
+            sum_over_ranks(self.graph.propagation.backward(weights, key), self.ranks)
+            del weights
+            torch.cuda.synchronize(device)
+            peak = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return peak - before
 
     def _parameter_bytes(self) -> int:
         return sum(p.numel() * p.element_size() for p in self.model.parameters())
@@ -150,10 +164,7 @@ class FullBatchTrainer:
             the GPU.
         """
         graph = self.graph
-        key = None
-        if self.model.architecture.dropout:
-            key = stream_key(self.seed, self.epoch)
-        weights = self._weights()
+        weights, key = self._weights(), self._dropout_key()
         logits = graph.propagation.forward(weights, key)
         loss = cross_entropy_in_place(
             logits, graph.label, graph.masks["train"], graph.num_labelled["train"]
@@ -166,6 +177,10 @@ class FullBatchTrainer:
         self.optimizer.step()
         self.epoch += 1
         return loss
+
+    def _dropout_key(self) -> int | None:
+        dropout = self.model.architecture.dropout
+        return stream_key(self.seed, self.epoch) if dropout else None
 
     def _weights(self) -> list[LayerWeights]:
         dtype = self.graph.propagation.logits.dtype

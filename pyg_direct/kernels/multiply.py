@@ -40,6 +40,7 @@ def multiply_csr(
     num_columns: int,
     number_type: str,
     accumulate: bool,
+    out_stride: int | None = None,
     slice_columns: int = 256,
     stream: int = 0,
 ) -> None:
@@ -57,13 +58,15 @@ def multiply_csr(
     operand : device array, shape (k, w)
         Row-major and contiguous.
     out : device array, shape (m, w)
-        Row-major and contiguous.
+        Row-major; its rows may lie further apart than w.
     num_rows, num_long_rows, num_columns : int
         m, the length of ``long_row``, and w.
     number_type : {"float32", "bfloat16"}
         bfloat16 numbers are passed as their 16 bits and rounded to nearest, once a call.
     accumulate : bool
         Add to ``out`` instead of overwriting it.
+    out_stride : int, optional
+        Elements from one row of ``out`` to the next; w where not given.
     slice_columns : int
         Columns taken at a time: 32, 64, 128 or 256.
     stream : int
@@ -74,6 +77,7 @@ def multiply_csr(
     ValueError
         If ``slice_columns`` or ``number_type`` is not one of those above.
     """
+    stride = num_columns if out_stride is None else out_stride
     allowed = [THREADS_PER_WARP * number for number in COLUMNS_PER_LANE]
     if slice_columns not in allowed or number_type not in NUMBER_TYPES:
         raise ValueError(
@@ -90,7 +94,8 @@ def multiply_csr(
     _multiply_csr_kernel(columns_per_lane, number_type, is_full)(
         num_slices * blocks_per_slice, THREADS_PER_WARP * WARPS_PER_BLOCK,
         rowptr, column, value, long_row, operand, out,
-        num_rows, num_long_rows, num_columns, blocks_per_slice, int(accumulate), stream=stream,
+        num_rows, num_long_rows, num_columns, stride, blocks_per_slice, int(accumulate),
+        stream=stream,
     )  # fmt: skip
 
 
@@ -209,7 +214,7 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
 
     def multiply_csr_kernel(
         rowptr, column, value, long_row, operand, out,
-        num_rows, num_long_rows, num_columns, blocks_per_slice, accumulate,
+        num_rows, num_long_rows, num_columns, out_stride, blocks_per_slice, accumulate,
     ):  # fmt: skip
         block = cuda.blockIdx.x % blocks_per_slice
         warp = cuda.threadIdx.x // THREADS_PER_WARP
@@ -242,7 +247,7 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
         for number in range(columns_per_lane):
             mine = first + number * THREADS_PER_WARP
             if mine < num_columns:
-                target = row * num_columns + mine
+                target = row * out_stride + mine
                 if accumulate:
                     total[number] += load(out, target)
                 store(out, target, total[number])
@@ -250,5 +255,5 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
     element = NUMBER_TYPES[number_type]
     return CudaKernel(
         multiply_csr_kernel, np.int32, np.int32, element, np.int32, element, element,
-        None, None, None, None, None,
+        None, None, None, None, None, None,
     )  # fmt: skip

@@ -15,3 +15,9 @@ def gather_rows(table: Array, index: Array, out: Array) -> None:
 def scatter_rows(table: Array, index: Array, rows: Array) -> None:
     """Write ``rows`` to ``table[index]``; the ids are unique."""
     table[index] = rows
+
+
+def gather_tiers(table: Array, index: Array, out: Array, *, hot: Array, slots: Array) -> None:
+    """Write ``table[index]`` to ``out``, a row with a slot from ``hot``."""
+    for place, row in enumerate(index):
+        out[place] = hot[slots[row]] if slots[row] >= 0 else table[row]

@@ -2,6 +2,6 @@
 
 from pyg_direct.memory.errors import HostMappingError
 from pyg_direct.memory.mapped import MappedArray, tensor_from_numpy
-from pyg_direct.memory.registration import Registration
+from pyg_direct.memory.registration import Registration, is_registered
 
-__all__ = ["HostMappingError", "MappedArray", "Registration", "tensor_from_numpy"]
+__all__ = ["HostMappingError", "MappedArray", "Registration", "is_registered", "tensor_from_numpy"]

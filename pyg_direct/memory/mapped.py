@@ -42,7 +42,7 @@ class MappedArray:
                 f"tensor of shape {tuple(tensor.shape)} has strides {tensor.stride()}, expected "
                 "contiguous rows; call .contiguous(), which copies, or MappedArray.copy_of"
             )
-        self._tensor: Tensor | None = tensor.detach()
+        self._tensor: Tensor | None = tensor.detach().as_subclass(Tensor)
         self._registration: Registration | None = None
 
     @classmethod

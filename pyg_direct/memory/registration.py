@@ -138,12 +138,29 @@ class _Segments:
                 self._segments.remove(segment)
                 segment.close()
 
+    def holds(self, start: int, stop: int) -> bool:
+        """Whether a byte of a range is registered now."""
+        return any(each.start < stop and start < each.stop for each in self._segments)
+
     def num_bytes(self) -> int:
         """Bytes that are registered now."""
         return sum(segment.stop - segment.start for segment in self._segments)
 
 
 _segments = _Segments()
+
+
+def is_registered(address: int, num_bytes: int) -> bool:
+    """Return whether this process has registered a byte of a range of host memory.
+
+    Parameters
+    ----------
+    address : int
+        First byte, in host memory.
+    num_bytes : int
+        Length in bytes.
+    """
+    return _segments.holds(address, address + num_bytes)
 
 
 @functools.cache

@@ -29,7 +29,7 @@ from pyg_direct.sampler.links import by_type, number_by_link
 from pyg_direct.sampler.negatives import KeyedNegativeSampling
 from pyg_direct.sampler.options import check_options, refuse_worker, resolve_seed
 from pyg_direct.sampler.output import finish_output, make_output, move_all
-from pyg_direct.sampler.placement import check_placement
+from pyg_direct.sampler.placement import choose_placement
 from pyg_direct.sampler.relation import EdgeType, NodeType
 from pyg_direct.sampler.seeds import check_seeds, find_seed_times
 from pyg_direct.sampler.workplace import Workplace
@@ -66,9 +66,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         decides.
     device : torch.device or str, optional
         Where to sample, and where the output is. None is the GPU if there is one, else the CPU.
-    topology : str
-        For a GPU: ``"mapped"`` leaves all topology in host memory, ``"colptr"`` copies the pointers
-        to the device, ``"device"`` copies everything.
+    topology : str, optional
+        For a GPU: ``"mapped"`` (default, unless the store was placed) leaves all topology in host
+        memory, ``"colptr"`` copies the pointers to the device, ``"device"`` copies everything.
     return_e_id : bool
         Whether outputs have ``edge``. Where edges were put as COO or CSR, each id is one more read
         of host memory.
@@ -111,7 +111,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         sample_direction: str = "forward",
         seed: int | None = None,
         device: torch.device | str | None = None,
-        topology: str = "mapped",
+        topology: str | None = None,
         return_e_id: bool = True,
         cuda_graph: bool = True,
     ) -> None:
@@ -123,7 +123,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         self.subgraph_type = SubgraphType(subgraph_type)
         self.sample_direction, self.return_e_id = sample_direction, return_e_id
         self.temporal_strategy, self.replace, self._disjoint = temporal_strategy, replace, disjoint
-        self._topology, self._is_captured = check_placement(topology), cuda_graph
+        self._topology, self._is_captured = choose_placement(topology, data), cuda_graph
         self.device, self.seed = resolve_device(device), resolve_seed(seed)
         self._graph = SamplerGraph.from_data(
             data, time_attr=time_attr, weight_attr=weight_attr, is_sorted=is_sorted,

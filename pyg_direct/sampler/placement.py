@@ -1,6 +1,7 @@
 """Where the topology stands for a sampler on the GPU."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,14 +12,24 @@ from pyg_direct.sampler.relation import Relation
 PLACEMENTS = ("mapped", "colptr", "device")
 
 
-def check_placement(topology: str) -> str:
-    """Return ``topology`` if it names a placement.
+def choose_placement(topology: str | None, data: Any) -> str:
+    """Return ``topology`` if it names a placement; for None, that of the graph store.
+
+    Parameters
+    ----------
+    topology : str or None
+        As the sampler takes it.
+    data : Any
+        As the sampler takes it.
 
     Raises
     ------
     ValueError
-        If it does not.
+        If it names none.
     """
+    if topology is None:
+        graph_store = data[1] if isinstance(data, tuple | list) and len(data) == 2 else None
+        topology = getattr(graph_store, "placement", "mapped")
     if topology not in PLACEMENTS:
         raise ValueError(f"topology is {topology!r}, expected one of {PLACEMENTS}")
     return topology

@@ -4,14 +4,22 @@ from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr
 from pyg_direct.stores.convert import from_data
 from pyg_direct.stores.feature import DirectFeatureStore, resolve_device
 from pyg_direct.stores.graph import DirectGraphStore
+from pyg_direct.stores.placement import Placement
+from pyg_direct.stores.placing import place
+from pyg_direct.stores.scores import count_accesses, degree, reverse_pagerank
 from pyg_direct.stores.topology import Topology
 
 __all__ = [
     "HOMOGENEOUS_EDGES",
     "DirectFeatureStore",
     "DirectGraphStore",
+    "Placement",
     "TensorAttr",
     "Topology",
+    "count_accesses",
+    "degree",
     "from_data",
+    "place",
     "resolve_device",
+    "reverse_pagerank",
 ]

@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
 from pyg_direct.stores.graph import DirectGraphStore
+from pyg_direct.stores.placing import Score, place
 
 
 def from_data(
@@ -16,6 +17,9 @@ def from_data(
     device: torch.device | str | None = None,
     *,
     is_sorted: bool = False,
+    budget_bytes: int | str | None = None,
+    score: Score = "reverse_pagerank",
+    seeds: Any = None,
 ) -> tuple[DirectFeatureStore, DirectGraphStore]:
     """Put every node and edge tensor of a graph into stores.
 
@@ -28,6 +32,11 @@ def from_data(
         Where rows appear. None: the current GPU if there is one, else the CPU.
     is_sorted : bool
         Edges are in order of destination, and need no sort.
+    budget_bytes : int or str, optional
+        Of device memory, for pointers, edges and hot rows, as ``place`` takes it. None leaves all
+        in host memory.
+    score, seeds
+        As ``place`` takes them.
 
     Returns
     -------
@@ -41,6 +50,8 @@ def from_data(
     ------
     TypeError
         If ``data`` is neither, or holds a sparse tensor.
+    ValueError
+        As ``place``.
     """
     if not isinstance(data, Data | HeteroData):
         raise TypeError(f"data is a {type(data).__name__}, expected Data or HeteroData")
@@ -49,13 +60,24 @@ def from_data(
         _put_nodes(feature_store, data._store, None)
         stores = feature_store, graph_store
         _put_edges(*stores, data._store, None, (data.num_nodes,) * 2, is_sorted)
-        return feature_store, graph_store
+    else:
+        _put_types(feature_store, graph_store, data, is_sorted)
+    if budget_bytes is not None:
+        place(feature_store, graph_store, budget_bytes, score=score, seeds=seeds)
+    return feature_store, graph_store
+
+
+def _put_types(
+    feature_store: DirectFeatureStore,
+    graph_store: DirectGraphStore,
+    data: HeteroData,
+    is_sorted: bool,
+) -> None:
     for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
         _put_nodes(feature_store, storage, node_type)
     for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
         size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
         _put_edges(feature_store, graph_store, storage, edge_type, size, is_sorted)
-    return feature_store, graph_store
 
 
 def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:

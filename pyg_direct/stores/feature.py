@@ -14,7 +14,7 @@ from torch_geometric.data import FeatureStore
 from pyg_direct.memory import MappedArray, tensor_from_numpy
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr, without_index
 from pyg_direct.stores.index import row_ids
-from pyg_direct.tables import DeviceTable, HostTable, Request, Table
+from pyg_direct.tables import DeviceTable, HostTable, Request, Table, TieredTable
 
 Key = tuple[Any, Any]
 
@@ -53,6 +53,8 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         self.device = resolve_device(device)
         self._tables: dict[Key, Table] = {}
         self._attrs: dict[Key, Any] = {}
+        # What ``place`` decided, if it was asked.
+        self.placement: Any = None
 
     def table(self, group_name: Any, attr_name: str | None) -> Table:
         """Return the table of a tensor.
@@ -76,6 +78,55 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         for group_name, attr_name in self._tables:
             groups.setdefault(group_name, []).append(attr_name)
         return groups
+
+    def is_on_host(self, group_name: Any, attr_name: str | None) -> bool:
+        """Return whether the rows of a tensor stand in host memory, hot ones on the device too."""
+        return isinstance(self.table(group_name, attr_name), HostTable)
+
+    def set_hot(
+        self,
+        group_name: Any,
+        attr_name: str | None,
+        ids: Tensor,
+        *,
+        host_share: float | None = None,
+    ) -> None:
+        """Keep copies of these rows of a tensor on the device, and no others; waits for the GPU.
+
+        Parameters
+        ----------
+        group_name, attr_name
+            Name a tensor in host memory.
+        ids : int32 or int64 tensor, shape (H,)
+            Each once; on any device.
+        host_share : float, optional
+            Expected share of requested rows that are not hot, for plans.
+
+        Raises
+        ------
+        KeyError
+            If no such tensor is stored.
+        ValueError
+            If its rows are on the device already, or an id comes twice.
+        IndexError
+            If an id is outside the tensor.
+        torch.OutOfMemoryError
+            If the copies do not fit. No row of the tensor is hot then.
+        """
+        table = self.table(group_name, attr_name)
+        if not isinstance(table, HostTable):
+            raise ValueError(f"{table.name} stands on {self.device}, expected host memory")
+        if not isinstance(table, TieredTable):
+            table = TieredTable(table.array, self.device, name=table.name, max_sms=table.max_sms)
+            self._tables[group_name, attr_name] = table
+        table.set_hot(ids, host_share=host_share)
+
+    def clear_hot(self) -> None:
+        """Let go of all hot rows; every row still stands in host memory."""
+        self.placement = None
+        for table in self._tables.values():
+            if isinstance(table, TieredTable):
+                table.set_hot(torch.empty(0, dtype=torch.int64))
 
     def _put_tensor(self, tensor: Tensor | np.ndarray[Any, Any], attr: Any) -> bool:
         rows = tensor if isinstance(tensor, Tensor) else tensor_from_numpy(tensor)

@@ -33,6 +33,8 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
     def __init__(self, edge_attr_cls: Any | None = None) -> None:
         super().__init__(edge_attr_cls)
         self._topologies: dict[Key, Topology] = {}
+        # Where samplers on a GPU keep the topology, unless they are told.
+        self.placement = "mapped"
 
     def topology(self, edge_type: Any = None) -> Topology:
         """Return the compressed edges of a type; None for a homogeneous graph.
@@ -46,6 +48,22 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
             if stored_type == edge_type:
                 return topology
         raise KeyError(f"no edges of type {edge_type!r}; stored: {self.edge_types()}")
+
+    def topologies(self) -> dict[Key, Topology]:
+        """Return the compressed edges by edge type and layout, in the order they were put."""
+        return dict(self._topologies)
+
+    def put_topology(self, topology: Topology, edge_type: Any = None) -> None:
+        """Put edges that are compressed already, without a copy and without a check.
+
+        Parameters
+        ----------
+        topology : Topology
+            Of another store, say.
+        edge_type : tuple or None
+            None for a homogeneous graph.
+        """
+        self._topologies[edge_type, topology.layout] = topology
 
     def edge_types(self) -> list[Any]:
         """Return the edge types in the order in which they were first put."""

@@ -5,5 +5,15 @@ from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.plan import GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
+from pyg_direct.tables.tiered import HitCount, TieredTable
 
-__all__ = ["DeviceTable", "GatherPlan", "HostTable", "Request", "Table", "plan_gather"]
+__all__ = [
+    "DeviceTable",
+    "GatherPlan",
+    "HitCount",
+    "HostTable",
+    "Request",
+    "Table",
+    "TieredTable",
+    "plan_gather",
+]

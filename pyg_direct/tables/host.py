@@ -14,6 +14,7 @@ from pyg_direct.kernels.gather import (
     scatter_rows_cpu,
 )
 from pyg_direct.kernels.launch import Span
+from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.notes import notes_of, on_device
 from pyg_direct.tables.plan import INDEX_SELECT, SORTED, GatherPlan, plan_gather
@@ -70,6 +71,11 @@ class HostTable(Table):
             return self._array.cuda_view(self.device)
         return self._array.cpu_view()
 
+    def rows(self) -> Tensor:
+        # docstring inherited
+        self._check_open()
+        return self._array.cpu_view()
+
     def plan(self, num_ids: int, *, is_sorted: bool = False, is_trusted: bool = True) -> GatherPlan:
         """Return how a GPU would gather so many rows; print it to see why.
 
@@ -99,7 +105,12 @@ class HostTable(Table):
             max_sms=self.max_sms,
             is_sorted=is_sorted,
             is_trusted=is_trusted,
+            host_share=self._host_share(),
         )
+
+    def _host_share(self) -> float:
+        """Return the expected share of requested rows that stand in host memory."""
+        return 1.0
 
     def _gather(self, request: Request, out: Tensor) -> None:
         is_checked = request.is_trusted
@@ -107,11 +118,13 @@ class HostTable(Table):
             request.check(self.name, self.num_rows)
             is_checked = True
         if self.device.type == "cpu":
-            ids = request.ids(self.device).numpy()
-            gather_rows_cpu(self._numpy_bytes(), ids, as_bytes(out).numpy())
+            self._gather_cpu(request.ids(self.device), out)
             return
         with on_device(self.device):
             self._gather_cuda(request, out, is_checked)
+
+    def _gather_cpu(self, ids: Tensor, out: Tensor) -> None:
+        gather_rows_cpu(self._numpy_bytes(), ids.numpy(), as_bytes(out).numpy())
 
     def _gather_cuda(self, request: Request, out: Tensor, is_checked: bool) -> None:
         plan = self.plan(len(request), is_sorted=request.is_sorted, is_trusted=is_checked)
@@ -129,13 +142,17 @@ class HostTable(Table):
             ids = request.ids(self.device)
         stream = torch.cuda.current_stream(self.device)
         notes = notes_of(self.device, stream.cuda_stream)
-        launch = notes.launch(plan, stream.cuda_stream)
-        gather_rows(
-            self._device_span(), ids, out, row_bytes=self.row_bytes, launch=launch, places=places
-        )
+        self._launch_gather(ids, out, notes.launch(plan, stream.cuda_stream), places)
         if not is_checked:
             stream.synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
+
+    def _launch_gather(
+        self, ids: Tensor, out: Tensor, launch: GatherLaunch, places: Tensor | None
+    ) -> None:
+        gather_rows(
+            self._device_span(), ids, out, row_bytes=self.row_bytes, launch=launch, places=places
+        )
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         if not self._array.is_writable:

@@ -5,8 +5,8 @@ from functools import cache
 
 import torch
 
-from pyg_direct.kernels.gather import GatherLaunch
 from pyg_direct.kernels.launch import Span
+from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.plan import GatherPlan
 from pyg_direct.tables.request import outside

@@ -8,6 +8,7 @@ soonest. The numbers below were measured on one H200 (PCIe Gen5 x16); ``experime
 the runs.
 """
 
+import math
 from dataclasses import dataclass
 
 LINK_BYTES_PER_S = 51e9
@@ -81,6 +82,7 @@ def plan_gather(
     max_sms: int | None = None,
     is_sorted: bool = False,
     is_trusted: bool = True,
+    host_share: float = 1.0,
 ) -> GatherPlan:
     """Plan a gather from host memory.
 
@@ -99,6 +101,9 @@ def plan_gather(
     is_trusted : bool
         The ids are known to be valid. Only then may torch's kernel run: a wrong id would end the
         CUDA context.
+    host_share : float
+        Expected share of the ids whose rows cross the bus, more than 0; the rest stand on the
+        device. Below 1 torch's kernel never runs: it knows of one place alone.
 
     Raises
     ------
@@ -108,10 +113,11 @@ def plan_gather(
     if max_sms is not None and max_sms < 1:
         raise ValueError(f"max_sms is {max_sms}, expected 1 or more")
     table_bytes = row_bytes * num_rows
-    transfer_s = num_ids * row_bytes / LINK_BYTES_PER_S
-    unsorted_s = max(transfer_s, num_ids / _random_misses_per_s(table_bytes, num_ids))
+    num_read = num_ids * host_share
+    transfer_s = num_read * row_bytes / LINK_BYTES_PER_S
+    unsorted_s = max(transfer_s, num_read / _random_misses_per_s(table_bytes, num_ids))
     distinct = _distinct(num_ids, num_rows)
-    touched = min(num_ids, table_bytes / TRANSLATED_BYTES)
+    touched = min(num_read, table_bytes / TRANSLATED_BYTES)
     sorted_s = max(transfer_s * distinct, touched / ORDERED_MISSES_PER_S)
     if not is_sorted:
         sorted_s += SORT_S + num_ids / SORTED_IDS_PER_S
@@ -120,13 +126,14 @@ def plan_gather(
         is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
             not is_sorted or row_bytes >= LONG_ROW_BYTES
         )
-        if is_trusted and max_sms is None and (is_fast_in_torch or num_ids <= FEWEST_IDS):
+        is_plain = is_trusted and max_sms is None and host_share == 1
+        if is_plain and (is_fast_in_torch or num_ids <= FEWEST_IDS):
             way = INDEX_SELECT
     else:
         way = SORTED
     is_in_order = is_sorted or way == SORTED
     max_blocks, num_warps = _launch_shape(
-        row_bytes, table_bytes / num_ids, min(num_sms, max_sms or num_sms), is_in_order
+        row_bytes, table_bytes / num_ids, min(num_sms, max_sms or num_sms), is_in_order, host_share
     )
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:
@@ -138,18 +145,21 @@ def plan_gather(
 
 
 def _launch_shape(
-    row_bytes: int, spacing_bytes: float, num_sms: int, is_in_order: bool
+    row_bytes: int, spacing_bytes: float, num_sms: int, is_in_order: bool, host_share: float
 ) -> tuple[int, int]:
     """Return how many multiprocessors to keep busy at most, and with how many warps."""
     if not is_in_order:
         return num_sms, num_sms * WARPS_PER_BLOCK
+    # A warp that reads on the device has no request on the bus: the fewer rows cross it, the more
+    # warps it takes.
     if spacing_bytes < SPARSE_BYTES:
         blocks = SATURATING_BLOCKS * -(-SATURATING_ROW_BYTES // row_bytes)
-        return min(num_sms, blocks), min(num_sms, blocks) * WARPS_PER_BLOCK
-    blocks = min(num_sms, SATURATING_BLOCKS)
+        blocks = min(num_sms, math.ceil(blocks / host_share))
+        return blocks, blocks * WARPS_PER_BLOCK
+    blocks = min(num_sms, math.ceil(SATURATING_BLOCKS / host_share))
     rows_in_flight = min(ROWS_IN_FLIGHT, int(WINDOW_BYTES / spacing_bytes))
     warps = max(FEWEST_WARPS, rows_in_flight * row_bytes // WARP_BYTES)
-    return blocks, min(blocks * WARPS_PER_BLOCK, warps)
+    return blocks, min(blocks * WARPS_PER_BLOCK, math.ceil(warps / host_share))
 
 
 def _distinct(num_ids: int, num_rows: int) -> float:

@@ -112,6 +112,10 @@ class Table(ABC):
     def tensor(self) -> Tensor:
         """Return all rows as a tensor on ``device`` that shares the table's memory."""
 
+    def rows(self) -> Tensor:
+        """Return all rows as a tensor where they stand, host memory on the CPU, without a copy."""
+        return self.tensor()
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the memory; harmless twice."""

@@ -21,6 +21,8 @@ CASES = {
     "weighted": ({"weighted": True}, {}, {}),
     "sage": ({}, {"convolution": "sage"}, {"order": "natural"}),
     "widening": ({}, {"hidden_channels": 1}, {"features": "host"}),
+    "slices": ({}, {}, {"column_block": 3}),
+    "sage slices": ({}, {"convolution": "sage"}, {"column_block": 3}),
     "one layer": ({"undirected": True}, {"num_layers": 1}, {}),
     "dropout": ({"undirected": True}, {"dropout": 0.5, "residual": True}, {"order": "natural"}),
     "leaky dropout": ({}, {"dropout": 0.5, "act": "leaky_relu"}, {}),

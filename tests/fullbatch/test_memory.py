@@ -8,35 +8,70 @@ from tests.fullbatch.graphs import random_graph
 
 
 @pytest.mark.parametrize("sizes", [(31,), (17, 16), (11, 11, 10)], ids=str)
+@pytest.mark.parametrize("slice_width", [1, 3])
+@pytest.mark.parametrize("convolution", ["gcn", "sage"])
 @pytest.mark.parametrize("widths", [(7, 5), (7, 8, 3), (100, 16, 16, 40)], ids=str)
-def test_allocate_buffers_takes_what_plan_buffers_says(widths, sizes):
-    architecture = Architecture(widths=widths)
+def test_allocate_buffers_takes_what_plan_buffers_says(widths, convolution, slice_width, sizes):
+    architecture = Architecture(widths=widths, convolution=convolution)
 
-    plan = plan_buffers(architecture, sizes, 0, 4)
+    plan = plan_buffers(architecture, sizes, 0, slice_width=slice_width, element_bytes=4)
     buffers = allocate_buffers(
-        architecture, sizes, 0, dtype=torch.float32, device=torch.device("cpu")
+        architecture,
+        sizes,
+        0,
+        slice_width=slice_width,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
     )
 
     assert sum(plan.values()) == buffers.num_bytes
 
 
-def test_plan_buffers_stays_below_the_papers_formula():
+@pytest.mark.parametrize(("column_block", "share"), [(None, 5 / 6), (64, 3.5 / 6)], ids=str)
+def test_plan_buffers_stays_below_the_papers_formula(column_block, share):
     """Three layers of 128 on eight ranks, as in the paper: L + 3 buffers of 4 n d / P bytes."""
     num_nodes, width, num_ranks = 111_059_956, 128, 8
     sizes = (num_nodes // num_ranks,) * num_ranks
+    architecture = Architecture(widths=(128, width, width, width))
+    slice_width = architecture.slice_width(column_block)
 
-    plan = plan_buffers(Architecture(widths=(128, width, width, width)), sizes, 0, 4)
+    plan = plan_buffers(architecture, sizes, 0, slice_width=slice_width, element_bytes=4)
 
-    assert sum(plan.values()) - plan["chunk"] <= 6 * 4 * num_nodes * width / num_ranks
+    papers_bytes = 6 * 4 * num_nodes * width / num_ranks
+    assert sum(plan.values()) - plan["chunks"] <= share * papers_bytes
 
 
+@pytest.mark.parametrize(
+    ("widths", "num_nodes", "column_block", "element_bytes", "limit_gib"),
+    [
+        pytest.param((100, 256, 256, 47), 2_449_029, 128, 4, 4.1, id="products"),
+        pytest.param((100, 256, 256, 47), 2_449_029, 128, 2, 2.1, id="products bfloat16"),
+        pytest.param((602, 256, 256, 41), 232_965, 64, 4, 0.42, id="reddit"),
+    ],
+)
+def test_plan_buffers_holds_no_full_width_product(
+    widths, num_nodes, column_block, element_bytes, limit_gib
+):
+    plan = plan_buffers(
+        Architecture(widths=widths),
+        (num_nodes,),
+        0,
+        slice_width=column_block,
+        element_bytes=element_bytes,
+    )
+
+    assert sum(plan.values()) < limit_gib * 2**30
+
+
+@pytest.mark.parametrize("column_block", [None, 3], ids=["all columns", "3 columns"])
 @pytest.mark.parametrize("features", ["device", "host"])
 @pytest.mark.parametrize("convolution", ["gcn", "sage"])
-def test_trainer_holds_what_was_predicted(convolution, features):
+def test_trainer_holds_what_was_predicted(convolution, features, column_block):
     data = random_graph(200)
     data.val_mask = data.test_mask
     model = FullBatchGNN(11, 8, 3, 4, convolution=convolution, dropout=0.5)
-    with FullBatchTrainer(model, GraphSource(data), features=features) as trainer:
+    placement = {"features": features, "column_block": column_block}
+    with FullBatchTrainer(model, GraphSource(data), **placement) as trainer:
         plan = trainer.watch_memory()
         trainer.train_epoch()
 

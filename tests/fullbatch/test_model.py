@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import GCN, GraphSAGE
 
-from pyg_direct.fullbatch import FullBatchGNN, FullBatchTrainer, GraphSource
+from pyg_direct.fullbatch import FullBatchGNN, FullBatchTrainer, GraphSource, memory
 from tests.fullbatch.graphs import random_graph
 
 LAYERS = {
@@ -14,19 +14,25 @@ LAYERS = {
     "dropout": {"hidden_channels": 3, "dropout": 0.4},
     "leaky dropout": {"hidden_channels": 3, "dropout": 0.4, "act": "leaky_relu"},
     "no bias": {"hidden_channels": 3, "bias": False},
+    "widens a little": {"hidden_channels": 2},
     "mean": {"hidden_channels": 3, "normalization": "mean"},
 }
 
 
+@pytest.mark.parametrize(
+    ("chunk_elements", "column_block"), [(1 << 23, None), (8, 2)], ids=["whole", "in parts"]
+)
 @pytest.mark.parametrize("convolution", ["gcn", "sage"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_forward_passes_gradcheck(name, convolution):
+def test_forward_passes_gradcheck(name, convolution, chunk_elements, column_block, monkeypatch):
+    monkeypatch.setattr(memory, "CHUNK_ELEMENTS", chunk_elements)
     data = random_graph(9, num_features=5)
     data.x, data.y = data.x.double(), data.y % 3
     model = FullBatchGNN(
         in_channels=5, num_layers=3, out_channels=3, convolution=convolution, **LAYERS[name]
     )
-    trainer = FullBatchTrainer(model, GraphSource(data), dtype=torch.float64)
+    placement = {"dtype": torch.float64, "column_block": column_block}
+    trainer = FullBatchTrainer(model, GraphSource(data), **placement)
     names = [key for key, _ in model.named_parameters()]
     key = 7 if model.architecture.dropout else None
 

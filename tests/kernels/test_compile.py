@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-MODULES = ["sample", "weighted", "relabel"]
+MODULES = ["sample", "weighted", "relabel", "gather", "tiers"]
 
 # Numba asks the GPU for its architecture when a kernel calls a function; here a name stands for it.
 PROGRAM = """
@@ -23,6 +23,10 @@ numba.cuda.dispatcher.get_current_device = lambda: Device
 values = list(vars(importlib.import_module("pyg_direct.kernels." + sys.argv[1])).values())
 values += [each for value in values if isinstance(value, dict) for each in value.values()]
 kernels = [value for value in values if isinstance(value, CudaKernel)]
+# Of a family, one kernel for each size of pieces.
+families = [value for value in values if hasattr(value, "cache_info")]
+if sys.argv[1] in ("gather", "tiers"):
+    kernels += [family(pieces, 8) for family in families for pieces in (1, 2, 4)]
 for kernel in kernels:
     arguments = [
         types.int64 if dtype is None else types.CPointer(getattr(types, dtype.name))

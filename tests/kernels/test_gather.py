@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pyg_direct.kernels import gather, reference
+from pyg_direct.kernels import gather, reference, walk
 
 ROW_BYTES = [1, 2, 3, 4, 8, 12, 30, 31, 128, 129, 132, 400, 1172]
 NUM_IDS = [0, 1, 31, 33]
@@ -107,10 +107,10 @@ def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel
     ],
 )
 def test_row_walk_covers_every_row(row_bytes, table_address, rows_address, piece_bytes, words):
-    walk = gather.row_walk(row_bytes, table_address % 128, rows_address % 4)
+    lanes = walk.row_walk(row_bytes, table_address % 128, rows_address % 4)
 
-    assert walk.piece_bytes == piece_bytes
-    assert walk.num_steps << walk.log_lanes >= words
+    assert lanes.piece_bytes == piece_bytes
+    assert lanes.num_steps << lanes.log_lanes >= words
 
 
 @pytest.mark.parametrize("num_ids", NUM_IDS)

@@ -60,6 +60,23 @@ def test_multiply_csr_equals_reference(
         np.testing.assert_allclose(arrays[-1], expected, rtol=1e-5)
 
 
+def test_multiply_csr_leaves_what_lies_between_rows(kernel_memory):
+    rowptr, column, value = _matrix([0, 1, 3, 4, 9], 6)
+    operand = np.random.default_rng(7).random((6, 33)).astype(np.float32)
+    out, expected = np.full((5, 40), 7.0, np.float32), np.empty((5, 33), np.float32)
+
+    arrays = (rowptr, column, value, reference_multiply.long_rows(rowptr), operand, out)
+    with kernel_memory(*arrays) as memory:
+        multiply.multiply_csr(
+            *memory, num_rows=5, num_long_rows=0, num_columns=33, number_type="float32",
+            accumulate=False, out_stride=40, slice_columns=32,
+        )  # fmt: skip
+
+    reference_multiply.multiply_csr(rowptr, column, value, operand, expected, accumulate=False)
+    np.testing.assert_allclose(out[:, :33], expected, rtol=1e-5)
+    assert (out[:, 33:] == 7.0).all()
+
+
 def test_multiply_csr_shares_long_rows(kernel_memory):
     rowptr, column, value = _matrix([2, multiply.LONG_ROW_NONZEROS + 5, 1], 50)
     operand = np.random.default_rng(7).random((50, 3)).astype(np.float32)

@@ -1,0 +1,50 @@
+"""C = A B a slice of columns at a time, so that C may overwrite B.
+
+Shape legend: ``m`` rows of this rank, ``w`` columns of B, ``s`` columns of a slice.
+A slice of B is copied, which takes 2 m s reads and writes, and the product of the copy overwrites
+that slice of C. The copy is what is broadcast, and its rows lie close together: a slice that fits
+L2 takes no more of it than its size.
+"""
+
+from torch import Tensor
+
+from pyg_direct.fullbatch.memory import region
+from pyg_direct.fullbatch.staged_product import StagedProduct
+from pyg_direct.fullbatch.tiles import Tile
+
+
+def multiply_slices(
+    product: StagedProduct,
+    tiles: tuple[Tile, ...],
+    operand: Tensor,
+    out: Tensor,
+    *,
+    staging: Tensor,
+    slice_width: int,
+    accumulate: bool = False,
+) -> None:
+    """Write A B to ``out``, or add it where ``accumulate`` is true; every rank must call.
+
+    On CUDA the call returns at once; the current stream carries the result.
+
+    Parameters
+    ----------
+    product : StagedProduct
+    tiles : tuple of Tile, length P
+        Block row of A.
+    operand : tensor, shape (m, w)
+        This rank's rows of B.
+    out : tensor, shape (m, w)
+        May be ``operand`` itself, unless ``accumulate``.
+    staging : tensor, shape (m * s,)
+        Overwritten.
+    slice_width : int
+        s, equal on all ranks.
+    accumulate : bool
+    """
+    num_rows, width = operand.shape
+    for first in range(0, width, slice_width):
+        part = slice(first, min(first + slice_width, width))
+        columns = region(staging, num_rows, part.stop - first)
+        columns.copy_(operand[:, part])
+        product.multiply(tiles, columns, out[:, part], accumulate=accumulate)

@@ -1,0 +1,179 @@
+"""Gather rows of which some have a copy nearer by: hot rows on the device over a host table.
+
+A slot table says where: row ``r`` has its copy in ``hot[slots[r]]``, or none where that is
+negative. One launch reads both, each row where it stands, so that nobody makes a list of misses and
+the host never waits. The walk is that of ``pyg_direct.kernels.walk``.
+
+Shape legend: ``R`` rows of a table, ``H`` hot rows, ``N`` requested rows, ``B`` bytes a row.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, prange
+
+from pyg_direct.kernels.cpu import cpu_kernel
+from pyg_direct.kernels.launch import CudaKernel, Span, span_of
+from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
+from pyg_direct.kernels.walk import (
+    LINE_BYTES,
+    WORD_BYTES,
+    GatherLaunch,
+    launch_walk,
+    pick_row,
+    store_pieces,
+    word_of_row,
+)
+
+STEPS_IN_FLIGHT = 4
+
+
+def gather_tiers(
+    table: Any,
+    index: Any,
+    out: Any,
+    *,
+    hot: Any,
+    slots: Any,
+    row_bytes: int,
+    launch: GatherLaunch,
+    places: Any = None,
+) -> None:
+    """Write ``table[index]`` to ``out`` on the GPU; the call does not wait.
+
+    Parameters
+    ----------
+    table : array, R rows of B bytes
+        Row-major, at any address. May live in mapped host memory.
+    index : int32 or int64 device array, shape (N,)
+        In the order in which rows are to be read. A row whose id is not in ``[0, R)`` is not
+        written, and its id goes to ``launch.wrong``.
+    out : device array, N rows of B bytes
+        Overwritten.
+    hot : device array, H rows of B bytes
+        Copies of rows; starts on a line of 128 bytes.
+    slots : int32 device array, shape (R,)
+        Below H; negative for a row without a copy.
+    row_bytes : int
+        ``B``, more than 0.
+    launch : GatherLaunch
+        How to launch.
+    places : int64 device array, shape (N,), optional
+        Where in ``out`` the row of each id belongs, every place once. By default its own.
+
+    Raises
+    ------
+    ValueError
+        If ``hot`` does not start on a line.
+    """
+    near = span_of(hot)
+    if near.address % LINE_BYTES:
+        raise ValueError(
+            f"hot starts {near.address % LINE_BYTES} bytes behind a line, expected a multiple of "
+            f"{LINE_BYTES}; allocate it on its own"
+        )
+    # Its rows begin at no more places of a line than those of a table at any address.
+    near = Span(near.address, -(-near.num_bytes // WORD_BYTES) * WORD_BYTES)
+    launch_walk(_gather_tiers_kernel, table, index, out, places, row_bytes, launch, near, slots)
+
+
+@cpu_kernel
+def gather_tiers_cpu(table, hot, slots, index, out):
+    """Write ``table[index]`` to ``out`` on the CPU, hot rows from ``hot``; rows are uint8."""
+    for i in prange(index.shape[0]):
+        source = index[i]
+        slot = slots[source]
+        if slot >= 0:
+            for byte in range(out.shape[1]):
+                out[i, byte] = hot[slot, byte]
+        else:
+            for byte in range(out.shape[1]):
+                out[i, byte] = table[source, byte]
+
+
+@cuda.jit(device=True)
+def locate_tiered_word(step, picked, slot, shift, row_bytes, num_steps, log_lanes):
+    """Return the word that this lane reads, where its row starts, and if the row is hot.
+
+    The word is -1 if there is none. Of a hot row, word and start count from the first hot row.
+    """
+    row = picked[0]
+    is_hot = slot >= 0
+    start = np.int64(slot) * row_bytes if is_hot else shift + row * row_bytes
+    word = word_of_row(step, start, row_bytes, num_steps, log_lanes)
+    return word if row >= 0 else np.int64(-1), start, is_hot
+
+
+@cuda.jit(device=True)
+def read_word(base, hot, located):
+    """Return the word from where its row stands, 0 if there is none."""
+    source = hot if located[2] else base
+    return source[located[0]] if located[0] >= 0 else np.uint32(0)
+
+
+@cache
+def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
+    def gather_tiers_kernel(
+        base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
+        log_lanes, rows_per_ticket, tickets, wrong, hot, slots,
+    ):  # fmt: skip
+        num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
+        rows_per_step = LANES_PER_WARP >> log_lanes
+        first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
+        while first < num_ids:
+            drawn = draw_ticket(tickets, rows_per_ticket)
+            stop = min(first + rows_per_ticket, num_ids)
+            for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
+                pick_a = pick_row(
+                    step, first, stop, index, places, has_places, num_rows, num_steps,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_b = pick_row(
+                    step + 1, first, stop, index, places, has_places, num_rows, num_steps,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_c = pick_row(
+                    step + 2, first, stop, index, places, has_places, num_rows, num_steps,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_d = pick_row(
+                    step + 3, first, stop, index, places, has_places, num_rows, num_steps,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                # Four slots, and then four words, are on their way before one of them is needed.
+                slot_a = slots[max(pick_a[0], 0)]
+                slot_b = slots[max(pick_b[0], 0)]
+                slot_c = slots[max(pick_c[0], 0)]
+                slot_d = slots[max(pick_d[0], 0)]
+                a = locate_tiered_word(step, pick_a, slot_a, shift, row_bytes, num_steps, log_lanes)
+                b = locate_tiered_word(
+                    step + 1, pick_b, slot_b, shift, row_bytes, num_steps, log_lanes
+                )
+                c = locate_tiered_word(
+                    step + 2, pick_c, slot_c, shift, row_bytes, num_steps, log_lanes
+                )
+                d = locate_tiered_word(
+                    step + 3, pick_d, slot_d, shift, row_bytes, num_steps, log_lanes
+                )
+                word_a = read_word(base, hot, a)
+                word_b = read_word(base, hot, b)
+                word_c = read_word(base, hot, c)
+                word_d = read_word(base, hot, d)
+                located = a[0], a[1], pick_a[1]
+                store_pieces(out, row_bytes, piece_bytes, located, word_a)
+                located = b[0], b[1], pick_b[1]
+                store_pieces(out, row_bytes, piece_bytes, located, word_b)
+                located = c[0], c[1], pick_c[1]
+                store_pieces(out, row_bytes, piece_bytes, located, word_c)
+                located = d[0], d[1], pick_d[1]
+                store_pieces(out, row_bytes, piece_bytes, located, word_d)
+            first = from_first_lane(drawn)
+        return_tickets(tickets, num_warps)
+
+    return CudaKernel(
+        gather_tiers_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
+        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, np.uint32, np.int32,
+        # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
+        max_registers=64,
+    )  # fmt: skip
