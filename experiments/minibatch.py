@@ -135,6 +135,7 @@ def _measure(
         "wait_s": stats.wait_s,
         "slowest_stage_s": max(stats.sample_s, stats.gather_s, stats.train_s),
         "idle_share": stats.idle_share,
+        "hit_share": stats.hit_share,
         "gather_gb_per_s": stats.gather_gb_per_s,
         "host_mb_a_batch": stats.host_bytes / len(batches) / 1e6,
         "batches": len(batches),

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import pyg_direct
-from experiments.rmat_graph import make_rmat
+from experiments.rmat_stores import make_rmat
 from experiments.staged_pipeline import StagedBatches
 from pyg_direct.loader.stats import EpochStats
 from pyg_direct.memory import MappedArray
@@ -34,6 +34,8 @@ class Case:
         ``"cpu"`` or ``"gpu"``.
     topology : str
         Of a sampler on the GPU: ``"mapped"``, ``"colptr"``, ``"device"``.
+    budget_gb : float, optional
+        Of device memory, for topology and hot rows, by ``place``, which then places the topology.
     depth : int
         Batches ahead of the one in use.
     threads : int
@@ -42,7 +44,8 @@ class Case:
 
     rows: str
     sampler: str
-    topology: str = "colptr"
+    topology: str | None = "colptr"
+    budget_gb: float | None = None
     depth: int = 2
     threads: int = 2
 
@@ -59,13 +62,15 @@ class Case:
     def name(self) -> str:
         """For tables and pictures."""
         where = f" {self.topology}" if self.sampler == "gpu" else ""
+        if self.budget_gb is not None:
+            where = f", {self.budget_gb:g} GB of hot rows"
         threads = f" threads {self.threads}" if self.rows == "staged" else ""
         return f"{self.rows}, {self.sampler}{where}, depth {self.depth}{threads}"
 
     @property
     def needs_gpu(self) -> bool:
         """Whether a run on the CPU has to leave it out."""
-        return self.rows == "device" or self.sampler == "gpu"
+        return self.rows == "device" or self.sampler == "gpu" or self.budget_gb is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,8 @@ class Graph:
     ----------
     edges : DirectGraphStore
         Compressed.
+    memory : MappedArray
+        Of the edges; they stay registered for as long as it lives.
     x : MappedArray, shape (N, F)
         float32.
     y : int64 Tensor, shape (N,)
@@ -84,6 +91,7 @@ class Graph:
     """
 
     edges: pyg_direct.DirectGraphStore
+    memory: MappedArray
     x: MappedArray
     y: Tensor
     num_classes: int
@@ -138,7 +146,7 @@ def make_graph(
     seed : int
     device : torch.device
     """
-    edges = make_rmat(
+    edges, memory = make_rmat(
         num_nodes=num_nodes, num_edges=num_edges, quadrants=quadrants, seed=seed, device=device
     )
     generator = torch.Generator(device).manual_seed(seed)
@@ -149,7 +157,7 @@ def make_graph(
         part = target[start : start + ROWS_PER_PIECE]
         part.copy_(torch.randn(part.shape, generator=generator, device=device))
     y = torch.randint(num_classes, (num_nodes,), generator=generator, device=device).cpu()
-    return Graph(edges=edges, x=x, y=y, num_classes=num_classes)
+    return Graph(edges=edges, memory=memory, x=x, y=y, num_classes=num_classes)
 
 
 def make_batches(
@@ -183,9 +191,12 @@ def make_batches(
         x, y = x.to(device), y.to(device)
     store = pyg_direct.DirectFeatureStore("cpu" if case.rows == "staged" else device)
     store[None, "x", None], store[None, "y", None] = x, y
-    stores = (store, graph.edges)
+    stores, topology = (store, graph.edges), case.topology
+    if case.budget_gb is not None:
+        print(pyg_direct.place(*stores, int(case.budget_gb * 1e9), score="degree").explain())
+        topology = None
     sampler = pyg_direct.DirectNeighborSampler(
-        stores, num_neighbors, seed=seed, topology=case.topology, return_e_id=False,
+        stores, num_neighbors, seed=seed, topology=topology, return_e_id=False,
         device=device if case.sampler == "gpu" else "cpu",
     )  # fmt: skip
     if case.rows == "staged":

@@ -102,6 +102,7 @@ class StagedBatches:
         batch.num_sampled_edges = out.num_sampled_edges
         batch.batch_size = out.num_sampled_nodes[0]
         count.rows += out.node.numel()
+        count.host_rows += out.node.numel()
         count.host_bytes += out.node.numel() * self._x[0].nbytes
         if self._pinned is None:
             batch.x = self._x.index_select(0, out.node)

@@ -33,9 +33,7 @@ class GraphPair(tuple[DirectFeatureStore, DirectGraphStore]):
     @property
     def x(self) -> Tensor:
         """The whole tensor ``x`` of a homogeneous graph, where it stands; not a copy."""
-        table = self[0].table(None, "x")
-        array = getattr(table, "array", None)
-        return table.tensor() if array is None else array.cpu_view()
+        return self[0].table(None, "x").rows()
 
 
 def check_data(data: Any, *, is_sorted: bool) -> GraphPair:

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from pyg_direct.loader.stats import GatherCount
 from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore, DirectGraphStore
-from pyg_direct.tables import HostTable, Request
+from pyg_direct.tables import Request
 
 
 class BatchRows:
@@ -87,9 +87,7 @@ class BatchRows:
         for name in self.names(group_name):
             table = self.feature_store.table(group_name, name)
             storage[name] = table.gather(request)
-            count.rows += len(request)
-            if isinstance(table, HostTable):
-                count.host_bytes += len(request) * table.row_bytes
+            count.add(table, request)
 
     def fetch(self, batch: Any, name: Any) -> None:
         """Put the rows of one tensor into a batch, by its ``n_id`` or ``e_id``, which are checked.

@@ -212,7 +212,7 @@ class CudaStages:
             keep_for(product.batch, stream)
         with torch.cuda.nvtx.range("pyg_direct transform"):
             batch = self._work.finish(product.batch)
-        self._record.add_batch(product.count)
+        self._record.add_batch(product.count, product.gathered)
         self._handed_over = _event(stream)
         if self._released is not None:
             self._record.add_events(WAIT, self._released, self._handed_over)

@@ -10,6 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
+
+from pyg_direct.tables import HostTable, Request, Table, TieredTable
 
 # Enough for a picture, and bounded.
 MAX_SPANS = 256
@@ -17,7 +20,6 @@ MAX_SPANS = 256
 SAMPLE, GATHER, WAIT, TRAIN = "sample", "gather", "wait", "train"
 
 
-@dataclass(slots=True)
 class GatherCount:
     """Rows of a batch that tables delivered.
 
@@ -25,12 +27,37 @@ class GatherCount:
     ----------
     rows : int
         Of nodes and edges, all tables together.
-    host_bytes : int
-        Bytes of those that stand in host memory.
+    host_rows, host_bytes : int
+        Of those, the ones of tables in host memory, hot rows among them until ``settle``.
+    hot_rows : int
+        Of those, the ones that stood on the device as well; 0 until ``settle``.
     """
 
-    rows: int = 0
-    host_bytes: int = 0
+    def __init__(self) -> None:
+        self.rows = self.host_rows = self.host_bytes = self.hot_rows = 0
+        self._hits: list[tuple[Tensor, int]] = []
+
+    def add(self, table: Table, request: Request) -> None:
+        """Count a request to a table, on the current stream, without waiting for a GPU."""
+        self.rows += len(request)
+        if not isinstance(table, HostTable):
+            return
+        self.host_rows += len(request)
+        self.host_bytes += len(request) * table.row_bytes
+        if isinstance(table, TieredTable) and table.num_hot:
+            hits = torch.as_tensor(table.num_hits(request))
+            if hits.is_cuda:
+                # The number comes to the host behind the rows, and is read when they are there.
+                on_gpu, hits = hits, torch.empty((), dtype=torch.int64, pin_memory=True)
+                hits.copy_(on_gpu, non_blocking=True)
+            self._hits.append((hits, table.row_bytes))
+
+    def settle(self) -> None:
+        """Take hot rows off the bytes from host memory; the GPU must have passed the gather."""
+        for hits, row_bytes in self._hits:
+            self.hot_rows += int(hits)
+            self.host_bytes -= int(hits) * row_bytes
+        self._hits.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +90,8 @@ class EpochStats:
         Seconds between batches, which the consumer used.
     num_rows : int
         Rows gathered, of nodes and edges.
+    num_host_rows, num_hot_rows : int
+        Of those, the ones of tables in host memory, and the ones of these that stood on the device.
     host_bytes : int
         Bytes of the rows that came from host memory.
     spans : tuple of StageSpan
@@ -77,6 +106,8 @@ class EpochStats:
     wait_s: float
     train_s: float
     num_rows: int
+    num_host_rows: int
+    num_hot_rows: int
     host_bytes: int
     spans: tuple[StageSpan, ...] = field(repr=False)
 
@@ -84,6 +115,11 @@ class EpochStats:
     def gather_gb_per_s(self) -> float:
         """Rows from host memory, in 10^9 bytes a second of the gather; 0.0 where there are none."""
         return self.host_bytes / self.gather_s / 1e9 if self.gather_s else 0.0
+
+    @property
+    def hit_share(self) -> float:
+        """Share of the rows of tables in host memory, between 0 and 1, that stood on the device."""
+        return self.num_hot_rows / self.num_host_rows if self.num_host_rows else 0.0
 
     @property
     def idle_share(self) -> float:
@@ -107,8 +143,8 @@ class EpochRecord:
         self._seconds = dict.fromkeys((SAMPLE, GATHER, WAIT, TRAIN), 0.0)
         self._spans: list[StageSpan] = []
         self._passing: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
-        self._count = GatherCount()
-        self._num_batches = 0
+        self._num_batches = self._rows = self._host_rows = self._hot_rows = self._host_bytes = 0
+        self._counts: deque[tuple[torch.cuda.Event | None, GatherCount]] = deque()
         self._first: torch.cuda.Event | None = None
         self._start_s: float | None = None
         self._stop_s: float | None = None
@@ -144,12 +180,21 @@ class EpochRecord:
             self._passing.append((stage, start, stop))
             self._read_passed()
 
-    def add_batch(self, count: GatherCount) -> None:
-        """Count a batch that is handed over."""
+    def add_batch(self, count: GatherCount, gathered: torch.cuda.Event | None = None) -> None:
+        """Count a batch that is handed over; ``gathered`` says when its rows are there."""
         with self._lock:
             self._num_batches += 1
-            self._count.rows += count.rows
-            self._count.host_bytes += count.host_bytes
+            self._counts.append((gathered, count))
+            self._add_counts()
+
+    def _add_counts(self) -> None:
+        while self._counts and (self._counts[0][0] is None or self._counts[0][0].query()):
+            _, count = self._counts.popleft()
+            count.settle()
+            self._rows += count.rows
+            self._host_rows += count.host_rows
+            self._hot_rows += count.hot_rows
+            self._host_bytes += count.host_bytes
 
     def _add(self, stage: str, start_s: float, stop_s: float) -> None:
         self._seconds[stage] += stop_s - start_s
@@ -170,15 +215,21 @@ class EpochRecord:
         with self._lock:
             for _, _, stop in self._passing:
                 stop.synchronize()
+            for gathered, _ in self._counts:
+                if gathered is not None:
+                    gathered.synchronize()
             self._read_passed()
+            self._add_counts()
             stop_s = time.perf_counter() if self._stop_s is None else self._stop_s
             host_s = 0.0 if self._start_s is None else stop_s - self._start_s
             return EpochStats(
                 epoch=self._epoch,
                 num_batches=self._num_batches,
                 epoch_s=max(host_s, self._passed_s),
-                num_rows=self._count.rows,
-                host_bytes=self._count.host_bytes,
+                num_rows=self._rows,
+                num_host_rows=self._host_rows,
+                num_hot_rows=self._hot_rows,
+                host_bytes=self._host_bytes,
                 spans=tuple(self._spans),
                 **{f"{stage}_s": seconds for stage, seconds in self._seconds.items()},
             )  # fmt: skip

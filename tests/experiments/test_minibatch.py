@@ -19,6 +19,7 @@ CASES = [
     {"rows": "mapped", "sampler": "cpu"},
     {"rows": "mapped", "sampler": "gpu", "depth": 0},
     {"rows": "mapped", "sampler": "gpu"},
+    {"rows": "mapped", "sampler": "gpu", "budget_gb": 3e-5},
     {"rows": "device", "sampler": "gpu", "topology": "device"},
 ]
 
@@ -31,9 +32,9 @@ def test_run_measures_every_case(device, trim, capsys):
     )  # fmt: skip
 
     printed = capsys.readouterr().out
-    assert len(rows) == (7 if device.type == "cuda" else 4)
+    assert len(rows) == (8 if device.type == "cuda" else 4)
     assert printed.count("ms a batch") == len(rows)
-    assert printed.count("needs a GPU") == 7 - len(rows)
+    assert printed.count("needs a GPU") == 8 - len(rows)
     for row in rows:
         assert row["batches"] == 5
         assert min(row["epoch_s"], row["sample_s"], row["gather_s"], row["train_s"]) > 0

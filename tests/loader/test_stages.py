@@ -52,6 +52,37 @@ def test_stats_keep_a_bounded_number(device):
     assert [each.epoch for each in loader.stats()] == list(range(5, 105))
 
 
+@pytest.mark.parametrize("depth", [0, 2])
+def test_stats_tell_hits_of_hot_rows(device, depth):
+    data = make_data()
+    stores = from_data(data, device)
+    stores[0].set_hot(None, "x", torch.arange(0, 60, 2))
+    loader = NeighborLoader(
+        stores, [4, 3], batch_size=7, depth=depth, exclude=["y", "train_mask", "edge_attr"]
+    )
+
+    ids = torch.cat([batch.n_id.cpu() for batch in loader])
+    (stats,) = loader.stats()
+
+    num_hot = int((ids % 2 == 0).sum())
+    assert stats.num_hot_rows == num_hot
+    assert stats.num_rows == stats.num_host_rows == ids.numel()
+    assert stats.host_bytes == (ids.numel() - num_hot) * 20
+    assert stats.hit_share == num_hot / ids.numel()
+
+
+def test_stats_where_all_rows_are_hot(device):
+    stores = from_data(make_data(), device)
+    stores[0].set_hot(None, "x", torch.arange(60))
+    loader = NeighborLoader(stores, [4], exclude=["y", "train_mask", "edge_attr"])
+
+    list(loader)
+
+    (stats,) = loader.stats()
+    assert stats.hit_share == 1.0
+    assert stats.host_bytes == 0
+
+
 class _Kept:
     def __init__(self, **values):
         vars(self).update(values)
