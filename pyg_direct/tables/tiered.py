@@ -183,7 +183,8 @@ class TieredTable(HostTable):
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
         if self._counts is not None:
-            self._count(request, tier, self._counts)
+            self._counts[0] += len(request)
+            self._counts[1] += self.num_hits(request)
         if tier is None or tier.slots is not None:
             super()._gather(request, out)
             return
@@ -224,16 +225,24 @@ class TieredTable(HostTable):
                 if tensor is not None:
                     tensor.record_stream(current)
 
-    def _count(self, request: Request, tier: Tier | None, counts: Tensor) -> None:
-        num_hits: int | Tensor = 0
-        if tier is not None:
-            num_hits = len(request)
-            if tier.slots is not None:
-                # Nobody has checked the ids yet.
-                ids = request.ids(self.device).clamp(0, self.num_rows - 1)
-                num_hits = (tier.slots[ids] >= 0).sum()
-        counts[0] += len(request)
-        counts[1] += num_hits
+    def num_hits(self, request: Request) -> int | Tensor:
+        """Return how many rows of a request are hot; nobody waits for the GPU.
+
+        Parameters
+        ----------
+        request : Request
+            Ids that need not have been checked.
+
+        Returns
+        -------
+        int, or int64 tensor of shape ()
+            On the device of the table, where the ids have to be looked up.
+        """
+        tier = self._tier
+        if tier is None or tier.slots is None:
+            return 0 if tier is None else len(request)
+        ids = request.ids(self.device).clamp(0, self.num_rows - 1)
+        return (tier.slots[ids] >= 0).sum()
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         super()._scatter(index, rows)
