@@ -16,7 +16,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pyg_direct.fullbatch.local_product import Engine, add_product
+from pyg_direct.fullbatch.engine import Engine
+from pyg_direct.fullbatch.local_product import add_product
 from pyg_direct.fullbatch.processes import Ranks
 from pyg_direct.fullbatch.tiles import Tile
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.counter_random import stream_key
+from pyg_direct.fullbatch.engine import Engine
 from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.local_graph import Features, LocalGraph, Placement
-from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.loss import count_correct, cross_entropy_in_place
 from pyg_direct.fullbatch.memory import MemoryPlan, MemoryReport
 from pyg_direct.fullbatch.model import FullBatchGNN, flat_parameters, sum_over_ranks
@@ -48,10 +48,12 @@ class FullBatchTrainer:
         Of the features and buffers: float32, bfloat16 (parameters stay float32) or float64.
     order : {"natural", "random"}
         See ``partition_nodes``. One rank alone leaves the vertices as they are.
-    engine : {"library", "kernel"}
-        Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own.
+    engine : {"library", "kernel"}, optional
+        Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own. Where not
+        given, the kernel on CUDA for float32 and bfloat16, else the library.
     column_block : int, optional
-        See ``add_product``.
+        Columns that a product takes at a time: the fewer, the less memory for its operand. Where
+        not given, all for the library, and for the kernel what fits L2: see ``choose_engine``.
 
     Raises
     ------
@@ -73,7 +75,7 @@ class FullBatchTrainer:
         features: Features = "device",
         dtype: torch.dtype = torch.float32,
         order: Order = "random",
-        engine: Engine = "library",
+        engine: Engine | None = None,
         column_block: int | None = None,
     ) -> None:
         self.ranks = Ranks() if ranks is None else ranks
