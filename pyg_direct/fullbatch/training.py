@@ -108,16 +108,15 @@ class FullBatchTrainer:
     def watch_memory(self) -> MemoryPlan:
         """Predict the peak of an epoch, and start to watch it; print the plan before training.
 
-        On a GPU one forward and one backward run first: they make cuBLAS and NCCL allocate what
-        they keep, and show what cuSPARSE and cuBLAS allocate and free, of which no formula is
-        published. They leave parameters, optimizer and epoch as they are. What else the process
-        holds on the device is part of the plan as well. On the CPU only the tensors that are held
-        throughout are predicted, for nothing counts the others there. Every rank must call.
+        On a GPU two rehearsals run first: they make cuBLAS allocate what it keeps, and show what
+        cuSPARSE and cuBLAS allocate and free, of which no formula is published. What else the
+        process holds on the device is part of the plan as well. On the CPU only the tensors that
+        are held throughout are predicted, for nothing counts the others there. Every rank must
+        call.
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
-            passing = self._try_pass()
-            parts["temporaries"] = max(parts["temporaries"], passing)
+            parts["temporaries"] = max(parts["temporaries"], self._passing_bytes())
             expected = self.graph.predicted_held_bytes - self._coming_bytes()
             parts["others"] = max(0, torch.cuda.memory_allocated(device) - expected)
         else:
@@ -125,21 +124,27 @@ class FullBatchTrainer:
         self.plan = MemoryPlan(parts=parts)
         return self.plan
 
-    def _try_pass(self) -> int:
-        """Run one forward and one backward on a GPU; return the bytes that only they hold."""
+    def rehearse(self) -> None:
+        """Run a forward and a backward whose results nobody takes; every rank must call.
+
+        Parameters, optimizer, epoch and the state of random generators stay as they are.
+        """
+        weights, key = self._weights(), self._dropout_key()
+        self.graph.propagation.forward(weights, key)
+        # The logits stand in for their gradient: only the shapes matter.
+        sum_over_ranks(self.graph.propagation.backward(weights, key), self.ranks)
+
+    def _passing_bytes(self) -> int:
+        """Measure on a GPU what a forward and a backward allocate and free."""
         device = self.ranks.device
-        for _ in range(2):
-            # What the first pass allocates for good must not count in the second.
-            torch.cuda.synchronize(device)
-            torch.cuda.reset_peak_memory_stats(device)
-            before = torch.cuda.memory_allocated(device)
-            weights, key = self._weights(), self._dropout_key()
-            self.graph.propagation.forward(weights, key)
-            # The logits stand in for their gradient: only the shapes matter.
-            sum_over_ranks(self.graph.propagation.backward(weights, key), self.ranks)
-            del weights
-            torch.cuda.synchronize(device)
-            peak = torch.cuda.max_memory_allocated(device)
+        # What libraries allocate for good, they do the first time.
+        self.rehearse()
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        self.rehearse()
+        torch.cuda.synchronize(device)
+        peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         return peak - before
 
