@@ -33,7 +33,7 @@ def multiply_slices(
     tiles : tuple of Tile, length P
         Block row of A.
     operand : tensor, shape (m, w)
-        This rank's rows of B.
+        This rank's rows of B. Not copied where it is the start of ``staging``.
     out : tensor, shape (m, w)
         May be ``operand`` itself, unless ``accumulate``.
     staging : tensor, shape (m * s,)
@@ -46,5 +46,6 @@ def multiply_slices(
     for first in range(0, width, slice_width):
         part = slice(first, min(first + slice_width, width))
         columns = region(staging, num_rows, part.stop - first)
-        columns.copy_(operand[:, part])
+        if columns.data_ptr() != operand.data_ptr():
+            columns.copy_(operand[:, part])
         product.multiply(tiles, columns, out[:, part], accumulate=accumulate)

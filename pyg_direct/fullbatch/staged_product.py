@@ -136,7 +136,7 @@ class StagedProduct:
         operand : tensor, shape (m_rank, w)
             This rank's rows of B, contiguous. Not changed.
         out : tensor, shape (m_rank, w)
-            Must not overlap ``operand``.
+            May be some columns of a wider tensor. Must not overlap ``operand``.
 
         Raises
         ------

@@ -102,16 +102,20 @@ def test_kernel_engine_equals_library():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("engine", ["library", "kernel", None])
+@pytest.mark.parametrize(
+    ("engine", "column_block"),
+    [("library", None), ("library", 64), ("kernel", 64), (None, None)],
+    ids=["library", "library by 64", "kernel by 64", "default"],
+)
 @pytest.mark.parametrize("features", ["device", "host"])
-def test_trainer_on_gpu_equals_cpu_and_its_prediction(features, engine, dtype):
+def test_trainer_on_gpu_equals_cpu_and_its_prediction(features, engine, column_block, dtype):
     data = random_graph(40_000, undirected=True)
     torch.manual_seed(1)
     model = FullBatchGNN(11, 256, 3, 4)
     ranks = pyg_direct.fullbatch.Ranks(device=torch.device("cuda"))
     torch.manual_seed(1)
     expected = FullBatchTrainer(FullBatchGNN(11, 256, 3, 4), GraphSource(data), dtype=dtype)
-    args = {"features": features, "engine": engine, "dtype": dtype}
+    args = {"features": features, "dtype": dtype, "engine": engine, "column_block": column_block}
 
     with FullBatchTrainer(model, GraphSource(data), ranks=ranks, **args) as trainer:
         losses = [trainer.train_epoch().item() for _ in range(3)]
