@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from pyg_direct.fullbatch import Ranks
+from pyg_direct.fullbatch.engine import value_dtype
 from pyg_direct.fullbatch.sliced_product import multiply_slices
 from pyg_direct.fullbatch.staged_product import StagedProduct
 from pyg_direct.fullbatch.tiles import cut_tiles
@@ -77,3 +78,20 @@ def test_multiply_slices_by_the_kernel(device):
     multiply_slices(product, tiles, out, out, staging=staging, slice_width=32)
 
     torch.testing.assert_close(out.cpu(), dense @ operand)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize(("width", "slice_width"), [(32, 8), (32, 16), (30, 8), (32, 5)])
+def test_multiply_slices_copies_rows_of_any_alignment(width, slice_width, dtype, device):
+    product = StagedProduct(Ranks(device=device), (NUM_ROWS,))
+    operand = torch.randn(NUM_ROWS, width).to(device, dtype)
+    operand[1, 2] = float("nan")
+    out = torch.empty_like(operand)
+    staging = torch.empty(NUM_ROWS * slice_width, device=device, dtype=dtype)
+    place = torch.arange(NUM_ROWS + 1, device=device)
+    value = torch.ones(NUM_ROWS, device=device, dtype=value_dtype("library", dtype, device))
+    tiles = cut_tiles(place, place[:-1], value, (0, NUM_ROWS))
+
+    multiply_slices(product, tiles, operand, out, staging=staging, slice_width=slice_width)
+
+    assert torch.equal(out.nan_to_num(7.0), operand.nan_to_num(7.0))
