@@ -52,7 +52,8 @@ def run(
     architecture : dict
         Arguments of ``FullBatchGNN`` beside the numbers of features and classes.
     placement : dict
-        ``features``, ``dtype`` (by name), ``order`` and ``column_block`` of ``FullBatchTrainer``.
+        ``features``, ``dtype`` (by name), ``order``, ``engine`` and ``column_block`` of
+        ``FullBatchTrainer``.
     device : str or None
         See ``choose_device``.
     seed : int

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from experiments.datasets.undirected import UndirectedGraph, power_law_undirected
@@ -22,7 +21,6 @@ from experiments.overlap import hidden_share
 from experiments.table import Rows, render_table
 from experiments.timing import time_epochs
 from pyg_direct.fullbatch import FullBatchGNN, FullBatchTrainer, GraphSource, Ranks, spawn_ranks
-from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.staged_product import Trace
 
 GIB = 2.0**30
@@ -49,7 +47,8 @@ def run(
     graphs : list of dict
         ``name``, the sizes of ``power_law_undirected``, ``hidden_channels``, ``features`` (device
         or host), ``pyg`` (index types of PyG's runs), and ``variants``: lists of ``[dtype,
-        engine, column_block]``. May have ``num_ranks``, ``warmup`` and ``repeats`` of its own.
+        engine, column_block]``, null for the default. May have ``num_ranks``, ``warmup`` and
+        ``repeats`` of its own.
     num_ranks : list of int
         Numbers of ranks to measure; ranks beyond one are spawned.
     num_layers : int
@@ -196,8 +195,7 @@ def measure(
     graph, options : dict
         See ``run``.
     """
-    for dtype in dict.fromkeys(dtype for dtype, _, _ in graph["variants"]):
-        variants = [(engine, block) for other, engine, block in graph["variants"] if other == dtype]
+    for dtype, engine, block in graph["variants"]:
         trainer = FullBatchTrainer(
             _model(graph, options),
             GraphSource(_as_stores(_generate(graph, ranks.device))),
@@ -206,39 +204,35 @@ def measure(
             weight_decay=0.0,
             features=graph["features"],
             dtype=getattr(torch, dtype),
-            engine=variants[0][0],
-            column_block=variants[0][1],
+            engine=engine,
+            column_block=block,
         )
         with trainer:
             _free(ranks.device)
-            initial = {k: v.clone() for k, v in trainer.model.state_dict().items()}
-            for engine, block in variants:
-                row = {"graph": graph["name"], "method": "pyg_direct"}
-                row |= {"ranks": ranks.num_ranks, "dtype": dtype}
-                row["variant"] = f"{engine}, {block or 'all'} columns"
-                row |= _measure_variant(trainer, initial, engine, block, options)
-                yield _shown(row) if ranks.rank == 0 else row
+            row = {"graph": graph["name"], "method": "pyg_direct"}
+            row |= {"ranks": ranks.num_ranks, "dtype": dtype}
+            row["variant"] = _variant(trainer, is_default=engine is None)
+            row |= _measure_variant(trainer, options)
+            yield _shown(row) if ranks.rank == 0 else row
         del trainer
         _free(ranks.device)
+
+
+def _variant(trainer: FullBatchTrainer, *, is_default: bool) -> str:
+    product = trainer.graph.propagation.product
+    text = f"{product.engine}, {product.column_block or 'all'} columns"
+    return f"{text} (default)" if is_default else text
 
 
 def _as_stores(graph: UndirectedGraph) -> tuple[UndirectedGraph, UndirectedGraph]:
     return graph, graph
 
 
-def _measure_variant(
-    trainer: FullBatchTrainer,
-    initial: dict[str, Tensor],
-    engine: Engine,
-    block: int | None,
-    options: dict[str, Any],
-) -> dict[str, Any]:
+def _measure_variant(trainer: FullBatchTrainer, options: dict[str, Any]) -> dict[str, Any]:
     ranks, product = trainer.ranks, trainer.graph.propagation.product
-    product.engine, product.column_block = engine, block
-    trainer.model.load_state_dict(initial)
-    trainer.optimizer.state.clear()
-    trainer.optimizer.zero_grad()
     plan = trainer.watch_memory()
+    if ranks.rank == 0:
+        print(plan, flush=True)
     times = time_epochs(
         trainer.train_epoch,
         device=ranks.device,

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyg_direct.fullbatch.local_product import Engine
+from pyg_direct.fullbatch.engine import Engine
 from pyg_direct.fullbatch.partition import Balance, Order
 from pyg_direct.fullbatch.propagation import Propagation
 
@@ -30,16 +30,16 @@ class Placement:
         See ``partition_nodes``.
     seed : int
         Of the random order.
-    engine : {"library", "kernel"}
+    engine : {"library", "kernel"} or None
     column_block : int or None
-        See ``add_product``.
+        See ``choose_engine``.
     """
 
     features: Features = "device"
     dtype: torch.dtype = torch.float32
     order: Order = "random"
     seed: int = 42
-    engine: Engine = "library"
+    engine: Engine | None = None
     column_block: int | None = None
 
     def __post_init__(self) -> None:

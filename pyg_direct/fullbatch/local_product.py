@@ -3,49 +3,15 @@
 Shape legend: ``m`` rows, ``k`` columns of the piece, ``w`` columns of the operand.
 """
 
-from typing import Literal
-
 import torch
-from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 from torch import Tensor
 
+from pyg_direct.fullbatch.engine import KERNEL_TYPES, Engine
 from pyg_direct.fullbatch.tiles import TilePiece
 from pyg_direct.kernels.launch import Span
 from pyg_direct.kernels.multiply import multiply_csr
 
-Engine = Literal["library", "kernel"]
-ENGINES: tuple[Engine, ...] = ("library", "kernel")
-# The kernel takes the same type for values and dense rows.
-KERNEL_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 WIDEST_SLICE = 256
-
-
-def check_engine(engine: Engine, dtype: torch.dtype, device: torch.device) -> None:
-    """Check that ``engine`` multiplies ``dtype`` on ``device``.
-
-    Raises
-    ------
-    ValueError
-        If it does not.
-    """
-    if engine not in ENGINES:
-        raise ValueError(f"engine = {engine!r}, expected one of {ENGINES}")
-    if engine == "library":
-        return
-    if device.type != "cuda" and not IS_SIMULATOR:
-        raise ValueError(f"engine = 'kernel' on {device}, expected a CUDA device: use 'library'")
-    if dtype not in KERNEL_TYPES:
-        raise ValueError(
-            f"engine = 'kernel' with {dtype}, expected one of {list(KERNEL_TYPES)}: use 'library'"
-        )
-
-
-def value_dtype(engine: Engine, dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """Return the type of a tile's values for dense rows of ``dtype``."""
-    if engine == "library" and device.type == "cpu" and dtype == torch.bfloat16:
-        # MKL multiplies no bfloat16 matrix: see ``add_product``.
-        return torch.float32
-    return dtype
 
 
 def add_product(

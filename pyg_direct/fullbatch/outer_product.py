@@ -6,9 +6,10 @@ Shape legend: ``m`` rows, ``a`` and ``b`` columns.
 import torch
 from torch import Tensor
 
-# A result of 256 x 256 alone is too few blocks for a GPU: the rows are shared out over this many.
+# A result of 256 x 256 alone is too few blocks for a GPU: the rows are shared out over this many
+# pieces, so that the multiprocessors of a large one hold two blocks each.
 NUM_PIECES = 64
-MIN_PIECE_ROWS = 1024
+MIN_PIECE_ROWS = 512
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

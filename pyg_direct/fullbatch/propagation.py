@@ -133,7 +133,7 @@ class Propagation:
             self._multiply(self.adjacency.tiles, source, source)
             out.addmm_(source, weight.neighbor.t(), beta=float(adds))
             return
-        source = self._spare(d_out) if adds else out
+        source = self._operand(d_out, self._spare(d_out) if adds else out)
         for chunk in self.hidden.finished(layer, weights, dropout_key):
             torch.mm(chunk.rows, weight.neighbor.t(), out=source[chunk.part])
             self._start_output(layer, weight, chunk)
@@ -148,6 +148,12 @@ class Propagation:
                 out.add_(chunk.rows)
         elif self.architecture.is_residual(layer):
             out.copy_(chunk.rows)
+
+    def _operand(self, width: int, otherwise: Tensor) -> Tensor:
+        """Return where to build an operand: in the slice, if it is one slice, or ``otherwise``."""
+        if width > self.slice_width:
+            return otherwise
+        return region(self.buffers.slice, self.num_rows, width)
 
     def _spare(self, width: int) -> Tensor:
         return region(self.buffers.spare, self.num_rows, width)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.adjacency import Adjacency, build_adjacency
+from pyg_direct.fullbatch.engine import EngineChoice, choose_engine, value_dtype
 from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
 from pyg_direct.fullbatch.local_graph import LocalGraph, Placement
-from pyg_direct.fullbatch.local_product import check_engine, value_dtype
 from pyg_direct.fullbatch.memory import (
     GIB,
     allocate_buffers,
@@ -53,15 +53,19 @@ def prepare(
         raise ValueError(
             f"x has {source.num_features} columns, expected in_channels = {architecture.widths[0]}"
         )
+    choice = _choose_engine(source, ranks, placement)
     partition = _partition(source, ranks, placement)
     node = partition.nodes(ranks.rank)
-    adjacency = _adjacency(model, source, partition, ranks, placement)
+    values = value_dtype(choice.engine, placement.dtype, ranks.device)
+    adjacency = _adjacency(model, source, partition, ranks, values)
     label, masks = _targets(source, node, ranks.device)
-    parts = _predict(model, adjacency, partition.sizes, ranks, placement)
+    parts = _predict(model, adjacency, partition.sizes, ranks, placement, choice)
     parts["labels and masks"] = sum(tensor.nbytes for tensor in (label, *masks.values()))
     _check_free(parts, ranks.device)
     inputs = _load_features(model, source, node, ranks.device, placement)
-    propagation = _propagation(model, adjacency, inputs, ranks, partition.sizes, node, placement)
+    propagation = _propagation(
+        model, adjacency, inputs, ranks, partition.sizes, node, placement.dtype, choice
+    )
     propagation.aggregate_features()
     return LocalGraph(
         node=node,
@@ -74,6 +78,19 @@ def prepare(
     )
 
 
+def _choose_engine(source: GraphSource, ranks: Ranks, placement: Placement) -> EngineChoice:
+    choice = choose_engine(
+        placement.engine,
+        placement.column_block,
+        num_nodes=source.num_nodes,
+        dtype=placement.dtype,
+        device=ranks.device,
+    )
+    # Slices of unlike widths would be broadcast into each other.
+    ranks.check_equal("engine and its column block", str(choice))
+    return choice
+
+
 def _propagation(
     model: FullBatchGNN,
     adjacency: Adjacency,
@@ -81,32 +98,34 @@ def _propagation(
     ranks: Ranks,
     sizes: tuple[int, ...],
     node: Tensor,
-    placement: Placement,
+    dtype: torch.dtype,
+    choice: EngineChoice,
 ) -> Propagation:
-    slice_width = model.architecture.slice_width(placement.column_block)
+    architecture = model.architecture
+    slice_width = architecture.slice_width(choice.column_block)
     buffers = allocate_buffers(
-        model.architecture,
+        architecture,
         sizes,
         ranks.rank,
         slice_width=slice_width,
-        dtype=placement.dtype,
+        dtype=dtype,
         device=ranks.device,
     )
     product = StagedProduct(
         ranks,
         sizes,
         buffers=buffers.receive,
-        engine=placement.engine,
-        column_block=placement.column_block,
+        engine=choice.engine,
+        column_block=choice.column_block,
     )
     return Propagation(
-        model.architecture,
+        architecture,
         adjacency=adjacency,
         product=product,
         slice_width=slice_width,
         inputs=inputs,
         buffers=buffers,
-        node=node.to(ranks.device) if model.architecture.dropout else None,
+        node=node.to(ranks.device) if architecture.dropout else None,
     )
 
 
@@ -121,16 +140,15 @@ def _adjacency(
     source: GraphSource,
     partition: Partition,
     ranks: Ranks,
-    placement: Placement,
+    dtype: torch.dtype,
 ) -> Adjacency:
-    check_engine(placement.engine, placement.dtype, ranks.device)
     return build_adjacency(
         source.edges(partition.nodes(ranks.rank), ranks.device),
         partition,
         ranks,
         normalization=model.normalization,
         self_loops=model.self_loops,
-        dtype=value_dtype(placement.engine, placement.dtype, ranks.device),
+        dtype=dtype,
     )
 
 
@@ -160,6 +178,7 @@ def _predict(
     sizes: tuple[int, ...],
     ranks: Ranks,
     placement: Placement,
+    choice: EngineChoice,
 ) -> dict[str, int]:
     architecture, rows = model.architecture, sizes[ranks.rank]
     size = placement.dtype.itemsize
@@ -172,7 +191,7 @@ def _predict(
             architecture,
             sizes,
             ranks.rank,
-            slice_width=architecture.slice_width(placement.column_block),
+            slice_width=architecture.slice_width(choice.column_block),
             element_bytes=size,
         ),
         "input": table,

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pyg_direct.fullbatch.local_product import Engine, add_product
+from pyg_direct.fullbatch.engine import Engine
+from pyg_direct.fullbatch.local_product import add_product
 from pyg_direct.fullbatch.processes import Ranks
 from pyg_direct.fullbatch.tiles import Tile
 
@@ -135,7 +136,7 @@ class StagedProduct:
         operand : tensor, shape (m_rank, w)
             This rank's rows of B, contiguous. Not changed.
         out : tensor, shape (m_rank, w)
-            Must not overlap ``operand``.
+            May be some columns of a wider tensor. Must not overlap ``operand``.
 
         Raises
         ------

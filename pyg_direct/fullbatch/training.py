@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.counter_random import stream_key
+from pyg_direct.fullbatch.engine import Engine
 from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.local_graph import Features, LocalGraph, Placement
-from pyg_direct.fullbatch.local_product import Engine
 from pyg_direct.fullbatch.loss import count_correct, cross_entropy_in_place
 from pyg_direct.fullbatch.memory import MemoryPlan, MemoryReport
 from pyg_direct.fullbatch.model import FullBatchGNN, flat_parameters, sum_over_ranks
@@ -48,10 +48,12 @@ class FullBatchTrainer:
         Of the features and buffers: float32, bfloat16 (parameters stay float32) or float64.
     order : {"natural", "random"}
         See ``partition_nodes``. One rank alone leaves the vertices as they are.
-    engine : {"library", "kernel"}
-        Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own.
+    engine : {"library", "kernel"}, optional
+        Sparse products by torch's library (cuSPARSE, MKL), or by a kernel of our own. Where not
+        given, the kernel on CUDA for float32 and bfloat16, else the library.
     column_block : int, optional
-        See ``add_product``.
+        Columns that a product takes at a time: the fewer, the less memory for its operand. Where
+        not given, all for the library, and for the kernel what fits L2: see ``choose_engine``.
 
     Raises
     ------
@@ -73,7 +75,7 @@ class FullBatchTrainer:
         features: Features = "device",
         dtype: torch.dtype = torch.float32,
         order: Order = "random",
-        engine: Engine = "library",
+        engine: Engine | None = None,
         column_block: int | None = None,
     ) -> None:
         self.ranks = Ranks() if ranks is None else ranks
@@ -106,16 +108,15 @@ class FullBatchTrainer:
     def watch_memory(self) -> MemoryPlan:
         """Predict the peak of an epoch, and start to watch it; print the plan before training.
 
-        On a GPU one forward and one backward run first: they make cuBLAS and NCCL allocate what
-        they keep, and show what cuSPARSE and cuBLAS allocate and free, of which no formula is
-        published. They leave parameters, optimizer and epoch as they are. What else the process
-        holds on the device is part of the plan as well. On the CPU only the tensors that are held
-        throughout are predicted, for nothing counts the others there. Every rank must call.
+        On a GPU two rehearsals run first: they make cuBLAS allocate what it keeps, and show what
+        cuSPARSE and cuBLAS allocate and free, of which no formula is published. What else the
+        process holds on the device is part of the plan as well. On the CPU only the tensors that
+        are held throughout are predicted, for nothing counts the others there. Every rank must
+        call.
         """
         parts, device = dict(self.graph.parts), self.ranks.device
         if device.type == "cuda":
-            passing = self._try_pass()
-            parts["temporaries"] = max(parts["temporaries"], passing)
+            parts["temporaries"] = max(parts["temporaries"], self._passing_bytes())
             expected = self.graph.predicted_held_bytes - self._coming_bytes()
             parts["others"] = max(0, torch.cuda.memory_allocated(device) - expected)
         else:
@@ -123,21 +124,27 @@ class FullBatchTrainer:
         self.plan = MemoryPlan(parts=parts)
         return self.plan
 
-    def _try_pass(self) -> int:
-        """Run one forward and one backward on a GPU; return the bytes that only they hold."""
+    def rehearse(self) -> None:
+        """Run a forward and a backward whose results nobody takes; every rank must call.
+
+        Parameters, optimizer, epoch and the state of random generators stay as they are.
+        """
+        weights, key = self._weights(), self._dropout_key()
+        self.graph.propagation.forward(weights, key)
+        # The logits stand in for their gradient: only the shapes matter.
+        sum_over_ranks(self.graph.propagation.backward(weights, key), self.ranks)
+
+    def _passing_bytes(self) -> int:
+        """Measure on a GPU what a forward and a backward allocate and free."""
         device = self.ranks.device
-        for _ in range(2):
-            # What the first pass allocates for good must not count in the second.
-            torch.cuda.synchronize(device)
-            torch.cuda.reset_peak_memory_stats(device)
-            before = torch.cuda.memory_allocated(device)
-            weights, key = self._weights(), self._dropout_key()
-            self.graph.propagation.forward(weights, key)
-            # The logits stand in for their gradient: only the shapes matter.
-            sum_over_ranks(self.graph.propagation.backward(weights, key), self.ranks)
-            del weights
-            torch.cuda.synchronize(device)
-            peak = torch.cuda.max_memory_allocated(device)
+        # What libraries allocate for good, they do the first time.
+        self.rehearse()
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        self.rehearse()
+        torch.cuda.synchronize(device)
+        peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         return peak - before
 

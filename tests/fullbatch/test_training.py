@@ -102,16 +102,20 @@ def test_kernel_engine_equals_library():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("engine", ["library", "kernel"])
+@pytest.mark.parametrize(
+    ("engine", "column_block"),
+    [("library", None), ("library", 64), ("kernel", 64), (None, None)],
+    ids=["library", "library by 64", "kernel by 64", "default"],
+)
 @pytest.mark.parametrize("features", ["device", "host"])
-def test_trainer_on_gpu_equals_cpu_and_its_prediction(features, engine, dtype):
+def test_trainer_on_gpu_equals_cpu_and_its_prediction(features, engine, column_block, dtype):
     data = random_graph(40_000, undirected=True)
     torch.manual_seed(1)
     model = FullBatchGNN(11, 256, 3, 4)
     ranks = pyg_direct.fullbatch.Ranks(device=torch.device("cuda"))
     torch.manual_seed(1)
     expected = FullBatchTrainer(FullBatchGNN(11, 256, 3, 4), GraphSource(data), dtype=dtype)
-    args = {"features": features, "engine": engine, "dtype": dtype}
+    args = {"features": features, "dtype": dtype, "engine": engine, "column_block": column_block}
 
     with FullBatchTrainer(model, GraphSource(data), ranks=ranks, **args) as trainer:
         losses = [trainer.train_epoch().item() for _ in range(3)]
@@ -120,7 +124,26 @@ def test_trainer_on_gpu_equals_cpu_and_its_prediction(features, engine, dtype):
     # bfloat16 rounds after every product, whose sums the devices take in another order.
     tolerance = 1e-4 if dtype == torch.float32 else 2e-2
     assert losses == pytest.approx([expected.train_epoch().item() for _ in range(3)], abs=tolerance)
-    assert report.ratio == pytest.approx(1.0, abs=0.05)
+    # torch hands out blocks of 2 MiB, of which the plan counts only what is used, and Adam's steps
+    # hold some copies of the parameters: a constant beside the 5 % that a large graph is held to.
+    margin = 0.05 * report.predicted_bytes + 16 * 2**20
+    assert report.peak_bytes == pytest.approx(report.predicted_bytes, abs=margin)
+
+
+@pytest.mark.parametrize("rehearse", ["rehearse", "watch_memory"])
+def test_rehearse_leaves_training_as_it_is(rehearse, device):
+    ranks, losses = pyg_direct.fullbatch.Ranks(device=device), ([], [])
+    for rehearses, collected in zip((False, True), losses, strict=True):
+        torch.manual_seed(1)
+        model = FullBatchGNN(11, 8, 3, 4, dropout=0.5)
+        with FullBatchTrainer(model, GraphSource(random_graph()), ranks=ranks) as trainer:
+            for _ in range(4):
+                collected.append(trainer.train_epoch().item())
+                if rehearses:
+                    getattr(trainer, rehearse)()
+            assert trainer.epoch == 4
+
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
 
 
 def test_cora_reaches_080(tmp_path):
