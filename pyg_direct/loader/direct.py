@@ -18,7 +18,6 @@ from pyg_direct.loader.upload import upload
 from pyg_direct.sampler import DirectNeighborSampler
 
 MAX_EPOCHS_KEPT = 100
-DEFAULT_DEPTH = 2
 
 
 class DirectLoader:
@@ -62,18 +61,14 @@ class DirectLoader:
         self._sample_batch = SampleBatch(sampler, self.input_data, neg_sampling)
         self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
         self._stream_pairs: StreamPairs | None = None
-        self.depth = self._default_depth() if depth is None else depth
+        # On the CPU a stage keeps all threads busy, and to run two at once only shares them; on a
+        # GPU the pipeline is asked for until it has been measured there.
+        self.depth = 0 if depth is None else depth
         # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
         self.__dict__["dataset"] = Positions(len(self.dataset))
         if not self.filter_per_worker:
             # Worker processes get no more than they need: neither tables nor this loader.
             self.__dict__["collate_fn"] = self._sample_batch
-
-    def _default_depth(self) -> int:
-        # On the CPU a stage keeps all threads busy, and to run two at once only shares them. A
-        # sampler that is not ours may not expect a thread.
-        is_ours = isinstance(self._sampler, DirectNeighborSampler)
-        return DEFAULT_DEPTH if self._device.type == "cuda" and is_ours else 0
 
     @property
     def epoch(self) -> int:

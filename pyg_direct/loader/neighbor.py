@@ -54,7 +54,7 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
         and with any number of workers. None: drawn from torch's generator.
     depth : int, optional
         Batches made ahead of the one in use, in a thread; 0 makes each when it is asked for.
-        Default: 2 where rows appear on a GPU, 0 on the CPU.
+        Default: 0.
     exclude : iterable
         Tensors to leave out of batches: names, or (group, name). ``fetch`` gets them later.
     **kwargs

@@ -251,7 +251,6 @@ class TestOnGpu:
         sampler = DirectNeighborSampler(stores, [4, 3], device="cpu")
         loader = NeighborLoader(stores, [4, 3], neighbor_sampler=sampler, batch_size=7)
 
-        assert loader.depth == 2
         for batch in loader:
             assert batch.edge_index.is_cuda
             batch.seeds = batch.input_id.cpu()
