@@ -20,11 +20,11 @@ from experiments.rmat_stores import make_rmat
 from experiments.tiers_picture import draw_tiers
 from pyg_direct import DirectFeatureStore, DirectGraphStore, DirectNeighborSampler
 from pyg_direct.memory import MappedArray
-from pyg_direct.stores import count_accesses, degree, reverse_pagerank
+from pyg_direct.stores import count_accesses, degree, expected_accesses, reverse_pagerank
 from pyg_direct.stores.ranking import Ranking
 from pyg_direct.tables import Request, TieredTable
 
-SCORES = ("degree", "reverse_pagerank", "weighted_reverse_pagerank", "presampled")
+SCORES = ("degree", "reverse_pagerank", "weighted_reverse_pagerank", "presampled", "expected")
 ROWS_PER_PIECE = 1 << 22
 NUM_CHECKED = 10_000
 NUM_WARM_UPS = 2
@@ -96,7 +96,13 @@ def run(
     rows: list[dict[str, Any]] = []
     for score in scores:
         begin = time.perf_counter()
-        values = _score(score, graph_store, train, seen, place)
+        values = (
+            expected_accesses(
+                graph_store, num_neighbors, batch_size=batch_size, seeds=train, device=place
+            )[None]
+            if score == "expected"
+            else _score(score, graph_store, train, seen, place)
+        )
         ranking = Ranking("None", values, place)
         score_s = time.perf_counter() - begin
         for share in budget_shares:

@@ -11,20 +11,25 @@ from pyg_direct.stores import (
     DirectFeatureStore,
     DirectGraphStore,
     count_accesses,
+    expected_accesses,
     from_data,
     place,
 )
-from pyg_direct.tensors import unified
+from pyg_direct.tensors import DirectEmbedding, SparseAdagrad, SparseAdam, unified
 
 __all__ = [
+    "DirectEmbedding",
     "DirectFeatureStore",
     "DirectGraphStore",
     "DirectNeighborSampler",
     "HostMappingError",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "SparseAdagrad",
+    "SparseAdam",
     "StoredGraphError",
     "count_accesses",
+    "expected_accesses",
     "from_data",
     "load",
     "place",

@@ -18,6 +18,7 @@ def load(
     device: torch.device | str | None = None,
     *,
     verify: bool = False,
+    page_cache: bool = False,
 ) -> tuple[DirectFeatureStore, DirectGraphStore]:
     """Open a graph.
 
@@ -31,6 +32,9 @@ def load(
     verify : bool
         Read everything and compare checksums. Arrays of up to 64 MiB are verified in any case;
         shapes and sizes of all.
+    page_cache : bool
+        Leave features unregistered, which lets them be larger than memory: the CPU gathers their
+        rows through the page cache. Samplers on a GPU still map the edges.
 
     Returns
     -------
@@ -59,7 +63,10 @@ def load(
             )
         return tensor
 
-    feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
+    feature_store, graph_store = (
+        DirectFeatureStore(device, page_cache=page_cache),
+        DirectGraphStore(),
+    )
     for group, name, stored in manifest.tensors:
         feature_store.put_tensor(open_array(stored), group_name=group, attr_name=name, index=None)
     for edges in manifest.edges:

@@ -73,8 +73,8 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         Whether outputs have ``edge``. Where edges were put as COO or CSR, each id is one more read
         of host memory.
     cuda_graph : bool
-        On a GPU, repeat batches of one size by a CUDA graph. It keeps the memory of a batch, up to
-        two times. Not used for disjoint trees, induced subgraphs, and where sizes are not bounded.
+        On a GPU, repeat batches of one size by a CUDA graph, which keeps the memory of up to two.
+        Not used for disjoint trees, induced subgraphs, and where sizes are not bounded.
 
     Raises
     ------
@@ -84,16 +84,14 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     Notes
     -----
     ``edge`` holds ids in the order in which the user put the edges, so ``edge_permutation`` is
-    None. Nodes are the seeds as they came, then the new nodes of each hop
-    in ascending order of id (of seed and id if disjoint). A seed that repeats stands as often in
-    ``node``; every copy draws neighbours of its own, and edges from that node come from its first
-    copy. Edges of a hop are in order of their frontier node. All node and edge types are in the
-    output of a heterogeneous graph.
+    None. Nodes are the seeds as they came, then the new nodes of each hop in ascending order of id
+    (of seed and id if disjoint). A seed that repeats stands as often in ``node``; every copy draws
+    neighbours of its own, and edges from that node come from its first copy. Edges of a hop are in
+    order of their frontier node. All types are in the output of a heterogeneous graph.
 
-    Nothing here waits for the GPU except the end of a batch, which reads its sizes, and hops that
-    may have more than 2**22 edges. The batch number of ``sample_from_nodes(inputs)`` counts calls;
-    a worker of a ``DataLoader`` mixes its own seed in, so that no two workers or epochs repeat a
-    batch.
+    Nothing waits for the GPU except the end of a batch, which reads its sizes, and hops that may
+    have more than 2**22 edges. The batch number of ``sample_from_nodes(inputs)`` counts calls; a
+    worker of a ``DataLoader`` mixes its own seed in, so that none repeats a batch of another.
     """
 
     def __init__(

@@ -6,7 +6,12 @@ from pyg_direct.stores.feature import DirectFeatureStore, resolve_device
 from pyg_direct.stores.graph import DirectGraphStore
 from pyg_direct.stores.placement import Placement
 from pyg_direct.stores.placing import place
-from pyg_direct.stores.scores import count_accesses, degree, reverse_pagerank
+from pyg_direct.stores.scores import (
+    count_accesses,
+    degree,
+    expected_accesses,
+    reverse_pagerank,
+)
 from pyg_direct.stores.topology import Topology
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "Topology",
     "count_accesses",
     "degree",
+    "expected_accesses",
     "from_data",
     "place",
     "resolve_device",

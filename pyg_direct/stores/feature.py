@@ -14,7 +14,7 @@ from torch_geometric.data import FeatureStore
 from pyg_direct.memory import MappedArray, tensor_from_numpy
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr, without_index
 from pyg_direct.stores.index import row_ids
-from pyg_direct.tables import DeviceTable, HostTable, Request, Table, TieredTable
+from pyg_direct.tables import DeviceTable, DiskTable, HostTable, Request, Table, TieredTable
 
 Key = tuple[Any, Any]
 
@@ -33,6 +33,10 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         Where rows appear. None: the current GPU if there is one, else the CPU.
     tensor_attr_cls : type, optional
         PyG's hook for an attribute class of one's own.
+    page_cache : bool
+        Leave tensors on the CPU unregistered, such as files larger than memory: the CPU gathers
+        their rows, hot ones aside, and copies them to the GPU. A whole tensor (index None) is
+        then on the CPU.
 
     Raises
     ------
@@ -47,10 +51,14 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
     """
 
     def __init__(
-        self, device: torch.device | str | None = None, tensor_attr_cls: Any | None = None
+        self,
+        device: torch.device | str | None = None,
+        tensor_attr_cls: Any | None = None,
+        *,
+        page_cache: bool = False,
     ) -> None:
         super().__init__(tensor_attr_cls or TensorAttr)
-        self.device = resolve_device(device)
+        self.device, self.page_cache = resolve_device(device), page_cache
         self._tables: dict[Key, Table] = {}
         self._attrs: dict[Key, Any] = {}
         # What ``place`` decided, if it was asked.
@@ -148,7 +156,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
             return DeviceTable(rows.to(self.device).contiguous(), name=name)
         is_in_place = rows.is_contiguous()
         array = MappedArray(rows) if is_in_place else MappedArray.copy_of(rows)
-        return HostTable(array, self.device, name=name)
+        return (DiskTable if self.page_cache else HostTable)(array, self.device, name=name)
 
     def _get_tensor(self, attr: Any) -> Tensor:
         return self._multi_get_tensor([attr])[0]
@@ -167,7 +175,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
             if key not in requests:
                 ids = row_ids(attr.index, table.num_rows)
                 if not isinstance(ids, Tensor):
-                    rows.append(table.tensor()[ids].clone())
+                    rows.append(table.part(ids))
                     continue
                 requests[key] = Request(ids)
             rows.append(table.gather(requests[key]))

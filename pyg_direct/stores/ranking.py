@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.tables import Table
-from pyg_direct.tables.tiered import SLOT_BYTES, num_hot_rows
+from pyg_direct.tables.hot import SLOT_BYTES, num_hot_rows
 
 NUM_BISECTIONS = 64
 Key = tuple[Any, Any]

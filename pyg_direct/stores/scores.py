@@ -9,7 +9,7 @@ Scores are float32, shape (n,), on the CPU, for each node type (None in a homoge
 their order and proportions mean anything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -94,7 +94,7 @@ def reverse_pagerank(
     starts = _starts(graph_store, seeds, torch.device(device))
     scores = starts
     for _ in range(num_iterations):
-        stepped = _step(graph_store, scores)
+        stepped = _step(graph_store, _shared(graph_store, scores))
         scores = {kind: starts[kind] * (1 - damping) + stepped[kind] * damping for kind in starts}
     return _on_cpu(scores)
 
@@ -131,20 +131,94 @@ def count_accesses(
     return _on_cpu(scores or _zeros(graph_store, torch.device("cpu")))
 
 
-def _step(graph_store: DirectGraphStore, scores: Scores) -> Scores:
-    """Let every walk take one edge backwards."""
-    edge_types = graph_store.edge_types()
-    targets = [_ends(edge_type)[1] for edge_type in edge_types]
-    stepped = {kind: torch.zeros_like(score) for kind, score in scores.items()}
-    for edge_type in edge_types:
-        source, target = _ends(edge_type)
-        topology = graph_store.topology(edge_type)
-        # A batch draws from every edge type of a node.
-        weight = scores[target] / targets.count(target)
-        for row, colptr, first in _pieces(topology, weight.device):
+def expected_accesses(
+    graph_store: DirectGraphStore,
+    num_neighbors: Sequence[int] | Mapping[Any, Sequence[int]],
+    *,
+    batch_size: int,
+    seeds: Any = None,
+    device: torch.device | str = "cpu",
+) -> Scores:
+    """Score nodes by the probability that a mini-batch holds them.
+
+    A node that is drawn ``a`` times in expectation is in the batch with probability
+    ``1 - exp(-a)``, and once however often it is drawn; what a hop adds draws the next.
+
+    Parameters
+    ----------
+    graph_store : DirectGraphStore
+        The graph.
+    num_neighbors : sequence of int, or mapping of them by edge type
+        Fan-outs, as a loader takes them; -1 for all neighbours. Draws are without replacement.
+    batch_size : int
+        Seeds a batch.
+    seeds : index, or dict of indices by node type, optional
+        The training nodes; all nodes by default.
+    device : torch.device or str
+        Where to count; edges are copied there in pieces, at each hop.
+
+    Returns
+    -------
+    dict of float32 tensors
+        By node type.
+
+    Raises
+    ------
+    ValueError
+        If edge types have different numbers of hops, or ``batch_size`` is less than 1.
+    KeyError
+        If an edge type has no fan-outs, or there are seeds of a node type that is not there.
+    """
+    fanouts = {
+        kind: [*(num_neighbors[kind] if isinstance(num_neighbors, Mapping) else num_neighbors)]
+        for kind in graph_store.edge_types()
+    }
+    num_hops = {len(each) for each in fanouts.values()}
+    if batch_size < 1 or len(num_hops) > 1:
+        raise ValueError(
+            f"batch_size is {batch_size} and num_neighbors {num_neighbors}, expected 1 or more, "
+            "and as many hops for each edge type"
+        )
+    starts = _starts(graph_store, seeds, torch.device(device))
+    drawn = {kind: start * batch_size for kind, start in starts.items()}
+    added = {kind: 1 - torch.exp(-times) for kind, times in drawn.items()}
+    for hop in range(max(num_hops, default=0)):
+        weights = {kind: added[_ends(kind)[1]] for kind in fanouts}
+        more = _step(graph_store, weights, {kind: each[hop] for kind, each in fanouts.items()})
+        before, drawn = drawn, {kind: drawn[kind] + more[kind] for kind in drawn}
+        added = {kind: torch.exp(-before[kind]) - torch.exp(-drawn[kind]) for kind in drawn}
+    return _on_cpu({kind: 1 - torch.exp(-times) for kind, times in drawn.items()})
+
+
+def _shared(graph_store: DirectGraphStore, scores: Scores) -> Scores:
+    """Share the score of a node among its edge types: a batch draws from every one."""
+    targets = [_ends(edge_type)[1] for edge_type in graph_store.edge_types()]
+    return {
+        edge_type: scores[_ends(edge_type)[1]] / targets.count(_ends(edge_type)[1])
+        for edge_type in graph_store.edge_types()
+    }
+
+
+def _step(
+    graph_store: DirectGraphStore, weights: Scores, fanouts: Mapping[Any, int] | None = None
+) -> Scores:
+    """Take one edge backwards: for each edge type, from nodes of these weights.
+
+    Each node passes its weight on to its neighbours in equal parts; with fan-outs, its weight for
+    every draw.
+    """
+    device = next((weight.device for weight in weights.values()), torch.device("cpu"))
+    stepped = _zeros(graph_store, device)
+    for edge_type, weight in weights.items():
+        source = stepped[_ends(edge_type)[0]]
+        for row, colptr, first in _pieces(graph_store.topology(edge_type), device):
             degrees = colptr.diff()
-            share = weight[first : first + degrees.numel()] / degrees.clamp(min=1)
-            stepped[source].index_add_(0, row, share.repeat_interleave(degrees))
+            draws = torch.ones_like(degrees)
+            if fanouts is not None:
+                limit = fanouts[edge_type]
+                draws = degrees.clamp(max=limit) if limit >= 0 else degrees
+            share = weight[first : first + degrees.numel()] * draws / degrees.clamp(min=1)
+            source.index_add_(0, row, share.repeat_interleave(degrees))
     return stepped
 
 

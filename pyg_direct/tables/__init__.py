@@ -1,14 +1,17 @@
 """Feature tensors, wherever their rows are, behind one interface: ``Table``."""
 
 from pyg_direct.tables.device import DeviceTable
+from pyg_direct.tables.disk import DiskTable
 from pyg_direct.tables.host import HostTable
+from pyg_direct.tables.hot import HitCount
 from pyg_direct.tables.plan import GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
-from pyg_direct.tables.tiered import HitCount, TieredTable
+from pyg_direct.tables.tiered import TieredTable
 
 __all__ = [
     "DeviceTable",
+    "DiskTable",
     "GatherPlan",
     "HitCount",
     "HostTable",

@@ -57,7 +57,7 @@ class HostTable(Table):
         self._span: Span | None = None
         self._alias: Tensor | None = None
         if device.type == "cuda":
-            self._device_span()
+            self._map()
 
     @property
     def array(self) -> MappedArray:
@@ -154,13 +154,19 @@ class HostTable(Table):
             self._device_span(), ids, out, row_bytes=self.row_bytes, launch=launch, places=places
         )
 
+    def _map(self) -> None:
+        self._device_span()
+
+    def _is_written_by_gpu(self) -> bool:
+        return self.device.type == "cuda" and self._array.is_cuda_writable
+
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         if not self._array.is_writable:
             raise ValueError(
                 f"{self.name} stands on read-only memory; open the file for writing "
                 "(np.memmap mode 'r+'), or put a copy of the tensor"
             )
-        if self.device.type == "cuda" and self._array.is_cuda_writable:
+        if self._is_written_by_gpu():
             with on_device(self.device):
                 self._scatter_cuda(index, rows)
             return

@@ -133,7 +133,7 @@ def plan_gather(
         way = SORTED
     is_in_order = is_sorted or way == SORTED
     max_blocks, num_warps = _launch_shape(
-        row_bytes, table_bytes / num_ids, min(num_sms, max_sms or num_sms), is_in_order, host_share
+        row_bytes, table_bytes / num_read, min(num_sms, max_sms or num_sms), is_in_order, host_share
     )
     rows_per_ticket = max(1, 1024 // row_bytes)
     if distinct < 0.9:

@@ -23,6 +23,8 @@ class Request:
         checked; a wrong id is still never read, but its row is left as it was.
     is_sorted : bool
         The ids are in ascending order, or in a few runs that are, as samplers give them.
+    is_distinct : bool
+        No id comes twice, as a trusted caller knows.
 
     Raises
     ------
@@ -32,13 +34,21 @@ class Request:
         If ``index`` has not one dimension.
     """
 
-    def __init__(self, index: Tensor, *, is_trusted: bool = False, is_sorted: bool = False) -> None:
+    def __init__(
+        self,
+        index: Tensor,
+        *,
+        is_trusted: bool = False,
+        is_sorted: bool = False,
+        is_distinct: bool = False,
+    ) -> None:
         if index.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"index holds {index.dtype}, expected torch.int32 or torch.int64")
         if index.dim() != 1:
             raise ValueError(f"index has shape {tuple(index.shape)}, expected one dimension")
         self.index = index
         self.is_trusted, self.is_sorted = is_trusted, is_sorted
+        self.is_distinct = is_distinct
         self._ids: dict[torch.device, Tensor] = {}
         self._sorted: tuple[Tensor, Tensor] | None = None
 

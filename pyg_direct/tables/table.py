@@ -81,13 +81,14 @@ class Table(ABC):
             request.check(self.name, self.num_rows)
         return out
 
-    def scatter(self, index: Tensor, rows: Tensor) -> None:
+    def scatter(self, index: Tensor | Request, rows: Tensor) -> None:
         """Replace the rows with the given ids; of rows with one id the last one counts.
 
         Parameters
         ----------
-        index : int32 or int64 tensor, shape (N,)
-            Ids in ``[0, R)``, on any device.
+        index : int32 or int64 tensor, shape (N,), or Request
+            Ids in ``[0, R)``, on any device. Of a request that vouches for them, and for that they
+            are distinct, none is looked at, and nothing waits.
         rows : torch.Tensor
             Shape ``(N, ...)``, dtype of the table, on any device; copied.
 
@@ -100,17 +101,29 @@ class Table(ABC):
             is closed.
         """
         self._check_open()
-        request = Request(index)
-        request.check(self.name, self.num_rows)
+        request = index if isinstance(index, Request) else Request(index)
+        if not request.is_trusted:
+            request.check(self.name, self.num_rows)
         rows = rows.detach().to(self.device).contiguous()
         self._check_rows("rows", rows, (len(request), *self.shape[1:]))
-        ids, last = _last_of_each(request.ids(self.device))
+        ids = request.ids(self.device)
+        ids, last = (ids, None) if request.is_distinct else _last_of_each(ids)
         if rows.numel():
             self._scatter(ids, rows if last is None else rows[last])
 
     @abstractmethod
     def tensor(self) -> Tensor:
         """Return all rows as a tensor on ``device`` that shares the table's memory."""
+
+    def part(self, index: slice | int) -> Tensor:
+        """Return a copy, on ``device``, of the rows of a slice with positive step, or of one row.
+
+        Parameters
+        ----------
+        index : slice or int
+            Within the bounds.
+        """
+        return self.tensor()[index].clone()
 
     def rows(self) -> Tensor:
         """Return all rows as a tensor where they stand, host memory on the CPU, without a copy."""

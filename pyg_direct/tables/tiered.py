@@ -5,7 +5,6 @@ Assumption: whoever writes into the memory of the rows, other than by ``scatter`
 ``refresh``.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,32 +15,13 @@ from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
+from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
-SLOT_BYTES = 4
 MAX_HOT_ROWS = 2**31 - 1
 # No plan counts on fewer misses than these, nor on nothing but misses.
 LEAST_HOST_SHARE, MOST_HOST_SHARE = 1e-2, 0.999
-
-
-@dataclass(frozen=True, slots=True)
-class HitCount:
-    """How many rows were asked for, and how many of them stood on the device.
-
-    Attributes
-    ----------
-    num_rows, num_hits : int
-        Since counting began; repeated ids count each time.
-    """
-
-    num_rows: int
-    num_hits: int
-
-    @property
-    def share(self) -> float:
-        """Share of the rows that stood on the device; 0 of none."""
-        return self.num_hits / self.num_rows if self.num_rows else 0.0
 
 
 class TieredTable(HostTable):
@@ -79,7 +59,7 @@ class TieredTable(HostTable):
         max_sms: int | None = None,
     ) -> None:
         super().__init__(array, device, name=name, max_sms=max_sms)
-        self._tier: _Tier | None = None
+        self._tier: Tier | None = None
         self._counts: Tensor | None = None
 
     @property
@@ -186,7 +166,7 @@ class TieredTable(HostTable):
             )
         return ids
 
-    def _make_tier(self, ids: Tensor, host_share: float | None) -> "_Tier":
+    def _make_tier(self, ids: Tensor, host_share: float | None) -> Tier:
         hot = torch.empty((ids.numel(), *self.shape[1:]), dtype=self.dtype, device=self.device)
         super()._gather(Request(ids, is_trusted=True, is_sorted=True), hot)
         slots = None
@@ -198,7 +178,7 @@ class TieredTable(HostTable):
         if self.device.type == "cuda":
             # Whatever stream gathers next finds the copies complete.
             torch.cuda.current_stream(self.device).synchronize()
-        return _Tier(ids, hot, slots, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share)))
+        return Tier(ids, hot, slots, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share)))
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
@@ -234,7 +214,7 @@ class TieredTable(HostTable):
             row_bytes=self.row_bytes, launch=launch, places=places,
         )  # fmt: skip
 
-    def _note_stream(self, tier: "_Tier", stream: int | None = None) -> None:
+    def _note_stream(self, tier: Tier, stream: int | None = None) -> None:
         """Keep the memory of a tier from other use until a stream that reads it has passed."""
         if self.device.type != "cuda":
             return
@@ -283,44 +263,3 @@ class TieredTable(HostTable):
     def close(self) -> None:  # docstring inherited
         self._tier = self._counts = None
         super().close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Tier:
-    """Copies of rows, and where they are; replaced as a whole, never changed but by ``scatter``.
-
-    ``ids``: int64, shape (H,), ascending; ``hot``: shape (H, ...); ``slots``: int32, shape (R,), or
-    None if every row is hot.
-    """
-
-    ids: Tensor
-    hot: Tensor
-    slots: Tensor | None
-    host_share: float
-    streams: set[int] = field(default_factory=set)
-
-    @property
-    def num_bytes(self) -> int:
-        return self.hot.nbytes + (0 if self.slots is None else self.slots.nbytes)
-
-
-def num_hot_rows(budget_bytes: int, num_rows: int, row_bytes: int) -> int:
-    """Return how many rows fit a budget, the table that finds them included.
-
-    Parameters
-    ----------
-    budget_bytes : int
-        0 or more.
-    num_rows, row_bytes : int
-        Of the table.
-
-    Raises
-    ------
-    ValueError
-        If the budget is negative.
-    """
-    if budget_bytes < 0:
-        raise ValueError(f"budget_bytes is {budget_bytes}, expected 0 or more")
-    if budget_bytes >= num_rows * row_bytes:
-        return num_rows
-    return max(0, (budget_bytes - SLOT_BYTES * num_rows) // row_bytes)

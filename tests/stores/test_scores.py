@@ -1,10 +1,14 @@
 import pytest
 import torch
+from torch_geometric.sampler import NodeSamplerInput
 
+from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.stores import (
+    DirectFeatureStore,
     DirectGraphStore,
     count_accesses,
     degree,
+    expected_accesses,
     reverse_pagerank,
     scores,
 )
@@ -87,6 +91,50 @@ def test_reverse_pagerank_rejects(chain):
         reverse_pagerank(chain, damping=1.5)
     with pytest.raises(KeyError, match="node type 'paper' is not in the graph"):
         reverse_pagerank(chain, seeds={"paper": [0]})
+
+
+def test_expected_accesses_of_sure_draws(chain, device):
+    found = expected_accesses(chain, [-1], batch_size=1, seeds=[0], device=device)[None]
+
+    # Node 0 is the seed and draws both its neighbours; once each, by the law of rare events.
+    once = 1 - torch.exp(torch.tensor(-1.0))
+    drawn = 1 - torch.exp(-once)
+    torch.testing.assert_close(found, torch.stack([once, drawn, drawn, torch.tensor(0.0)]))
+
+
+def test_expected_accesses_agree_with_batches():
+    generator = torch.Generator().manual_seed(0)
+    edges = (torch.rand(2, 3000, generator=generator) ** 2 * 200).long()
+    graph_store = DirectGraphStore()
+    graph_store.put_edge_index((edges[0], edges[1]), edge_type=None, layout="coo", size=(200, 200))
+    sampler = DirectNeighborSampler(
+        (DirectFeatureStore("cpu"), graph_store), [4, 3], device="cpu", seed=1
+    )
+
+    found = expected_accesses(graph_store, [4, 3], batch_size=5)[None]
+
+    batches = [
+        sampler.sample_from_nodes(
+            NodeSamplerInput(None, torch.randperm(200, generator=generator)[:5])
+        ).node
+        for _ in range(300)
+    ]
+    counted = count_accesses(batches, graph_store)[None] / 300
+    assert (found - counted).abs().mean() < 0.03
+    assert float(found.sum()) == pytest.approx(float(counted.sum()), rel=0.1)
+
+
+def test_expected_accesses_of_types(typed):
+    fanouts = {kind: [2] for kind in typed.edge_types()}
+
+    found = expected_accesses(typed, fanouts, batch_size=1, seeds={"paper": [3]})
+
+    assert found["author"][0] == 0
+    assert 0.4 < found["author"][1] < 0.5
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        expected_accesses(typed, [2], batch_size=0)
+    with pytest.raises(ValueError, match="as many hops for each edge type"):
+        expected_accesses(typed, fanouts | {typed.edge_types()[0]: [1, 2]}, batch_size=1)
 
 
 def test_count_accesses(chain, typed):

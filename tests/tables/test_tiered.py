@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables import Request, TieredTable, plan_gather
-from pyg_direct.tables.tiered import num_hot_rows
+from pyg_direct.tables.hot import num_hot_rows
 from tests.stores.contract import DTYPES, assert_same_bits, random_rows
 
 NUM_ROWS = 37
