@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from experiments.device import choose_device
-from experiments.minibatch_case import Batches, Case, make_batches, make_graph
+from experiments.minibatch_case import Batches, Case, Graph, make_batches, make_graph
 from experiments.pictures import draw_timeline
 from experiments.stages import wait_for
 from pyg_direct.loader.stats import StageSpan
@@ -77,17 +77,21 @@ def run(
         if place.type == "cpu" and case.needs_gpu:
             print(f"left out: {case.name}, which needs a GPU", flush=True)
             continue
-        torch.manual_seed(seed)
-        model = GraphSAGE(
-            data.num_features, hidden_channels, len(num_neighbors), data.num_classes
-        ).to(place)
         batches = make_batches(data, case, seeds=seeds, device=place, **options)
+        model = _make_model(data, hidden_channels, len(num_neighbors), seed).to(place)
         numbers, spans[case.name] = _measure(batches, _Trainer(model, trim), place)
+        # The next case needs the memory.
+        del batches, model
         row = {"case": case.name, **asdict(case), **numbers}
         rows.append({**row, **_compare(rows, row)})
         print(_line(rows[-1]), flush=True)
     draw_timeline(spans, "timeline.png")
     return rows
+
+
+def _make_model(data: Graph, hidden_channels: int, num_layers: int, seed: int) -> GraphSAGE:
+    torch.manual_seed(seed)
+    return GraphSAGE(data.num_features, hidden_channels, num_layers, data.num_classes)
 
 
 class _Trainer:

@@ -7,6 +7,8 @@ from hydra.core.hydra_config import HydraConfig
 
 from pyg_direct.loader.stats import StageSpan
 
+# More batches than these are too narrow to be seen.
+MAX_BATCHES = 16
 STAGES = {"sample": "tab:blue", "gather": "tab:orange", "wait": "tab:red", "train": "tab:green"}
 
 
@@ -76,7 +78,7 @@ def draw_timeline(spans: dict[str, tuple[StageSpan, ...]], name: str) -> Path | 
 
 
 def draw_stages(axis: Any, spans: tuple[StageSpan, ...]) -> None:
-    """Draw when stages ran on a matplotlib axis, a line a stage, in ms.
+    """Draw when stages of the first batches ran on a matplotlib axis, a line a stage, in ms.
 
     Parameters
     ----------
@@ -92,5 +94,6 @@ def draw_stages(axis: Any, spans: tuple[StageSpan, ...]) -> None:
         ]
         axis.broken_barh(bars, (height - 0.4, 0.8), facecolors=color, edgecolor="white")
     axis.set_yticks(range(len(STAGES)), STAGES, fontsize=7)
-    axis.set_xlim(left=0)
+    ends_s = sorted(span.stop_s for span in spans if span.stage == "train")
+    axis.set_xlim(0, 1e3 * ends_s[:MAX_BATCHES][-1] if ends_s else None)
     axis.invert_yaxis()

@@ -50,8 +50,8 @@ class Synchronous(Iterator[Any]):
     def __next__(self) -> Any:
         if not self._finalizer.alive:
             raise StopIteration
-        released = self._stages.release()
         try:
+            released = self._stages.release()
             return self._stages.consume(self._stages.produce(next(self._source), released))
         except BaseException:
             self.close()
@@ -92,8 +92,8 @@ class Pipeline(Iterator[Any]):
     def __next__(self) -> Any:
         if not self._finalizer.alive:
             raise StopIteration
-        released = self._stages.release()
         try:
+            released = self._stages.release()
             while self._end is None and self._num_pending <= self._depth:
                 self._request(released)
             if self._num_pending == 0 and self._end is not None:

@@ -4,9 +4,12 @@ Shape legend: ``D`` nodes that can be in the frontier, ``E`` edges.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from torch import Tensor
+
+from pyg_direct.memory import is_registered
 
 EdgeType = tuple[str, str, str] | None
 NodeType = str | None
@@ -77,3 +80,21 @@ class Relation:
             weight=place(self.weight),
             weight_sum=place(self.weight_sum),
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sent = self.placed(_movable, _movable)
+        return _restore, ({each.name: getattr(sent, each.name) for each in fields(sent)},)
+
+
+def _movable(tensor: Tensor) -> Tensor:
+    """Return a tensor that may be sent to another process, which moves its storage.
+
+    Memory that a GPU reads in place must stay, so it is copied; what is shared stays anyway.
+    """
+    storage = tensor.untyped_storage()
+    is_fixed = tensor.device.type == "cpu" and is_registered(storage.data_ptr(), storage.nbytes())
+    return tensor.clone() if is_fixed and not tensor.is_shared() else tensor
+
+
+def _restore(values: dict[str, Any]) -> Relation:
+    return Relation(**values)

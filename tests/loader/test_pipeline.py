@@ -117,6 +117,17 @@ class TestPipeline:
         assert stages.closed == 1
         assert not _threads()
 
+    def test_an_error_before_a_batch_ends_the_thread(self):
+        stages = _Stages()
+        pipeline = Pipeline(itertools.count(), stages, depth=1)
+        next(pipeline)
+        stages.release = lambda: [].pop()
+
+        with pytest.raises(IndexError, match="pop from empty list"):
+            next(pipeline)
+
+        assert not _threads()
+
     @pytest.mark.parametrize("make", [Synchronous, lambda *a: Pipeline(*a, depth=1)])
     def test_close_is_harmless_twice(self, make):
         stages = _Stages()

@@ -51,8 +51,9 @@ def test_workers_give_the_same_batches(device, make, options, depth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["forkserver", "spawn"])
-@pytest.mark.parametrize("cls", [NeighborLoader, LinkNeighborLoader])
+@pytest.mark.parametrize(
+    ("cls", "context"), [(NeighborLoader, "forkserver"), (LinkNeighborLoader, "spawn")]
+)
 def test_workers_of_other_start_methods(device, cls, context):
     stores = from_data(make_data(), device)
     options = {"batch_size": 30, "seed": 5}
