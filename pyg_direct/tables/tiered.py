@@ -5,17 +5,20 @@ Assumption: whoever writes into the memory of the rows, other than by ``scatter`
 ``refresh``.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.gather import scatter_rows
 from pyg_direct.kernels.tiers import gather_tiers, gather_tiers_cpu
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
+from pyg_direct.tables.notes import notes_of, on_device
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
@@ -178,7 +181,10 @@ class TieredTable(HostTable):
         if self.device.type == "cuda":
             # Whatever stream gathers next finds the copies complete.
             torch.cuda.current_stream(self.device).synchronize()
-        return Tier(ids, hot, slots, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share)))
+        ignored = torch.zeros(1, dtype=torch.int64, device=self.device)
+        return Tier(
+            ids, hot, slots, ignored, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
+        )
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
@@ -220,7 +226,7 @@ class TieredTable(HostTable):
         current = torch.cuda.current_stream(self.device)
         if current.cuda_stream not in tier.streams:
             tier.streams.add(current.cuda_stream)
-            for tensor in (tier.hot, tier.slots):
+            for tensor in (tier.hot, tier.slots, tier.ignored):
                 if tensor is not None:
                     tensor.record_stream(current)
 
@@ -241,12 +247,24 @@ class TieredTable(HostTable):
         if tier is None:
             return
         self._note_stream(tier)
-        if tier.slots is not None:
-            index = tier.slots[index].long()
-        places = (index >= 0).nonzero().view(-1)
+        slots = index if tier.slots is None else tier.slots[index]
+        if self.device.type == "cuda":
+            with on_device(self.device):
+                self._scatter_hot_cuda(tier, slots, rows)
+            return
+        places = (slots >= 0).nonzero().view(-1)
         size = word_bytes(self.row_bytes, tier.hot.data_ptr(), rows.data_ptr())
         hot, words = as_words(tier.hot, size), as_words(rows, size)
-        hot.index_copy_(0, index[places], words[places])
+        hot.index_copy_(0, slots[places].long(), words[places])
+
+    def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        plan = self.plan(slots.numel(), is_trusted=False)
+        launch = notes_of(self.device, stream).launch(plan, stream)
+        # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes
+        # such "ids" is of no interest.
+        launch = replace(launch, wrong=tier.ignored)
+        scatter_rows(tier.hot, slots, rows, row_bytes=self.row_bytes, launch=launch)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_tier": None, "_counts": None}
