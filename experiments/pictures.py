@@ -5,6 +5,10 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
+from pyg_direct.loader.stats import StageSpan
+
+STAGES = {"sample": "tab:blue", "gather": "tab:orange", "wait": "tab:red", "train": "tab:green"}
+
 
 def draw_bars(rows: list[dict[str, Any]], name: str) -> Path | None:
     """Draw ``ms`` of each row as a bar on a logarithmic axis, a panel for each graph.
@@ -39,3 +43,54 @@ def draw_bars(rows: list[dict[str, Any]], name: str) -> Path | None:
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path
+
+
+def draw_timeline(spans: dict[str, tuple[StageSpan, ...]], name: str) -> Path | None:
+    """Draw when the stages of the first batches ran, a panel for each case.
+
+    Parameters
+    ----------
+    spans : dict
+        By case, of an epoch; see ``EpochStats``.
+    name : str
+        File in Hydra's output folder; nothing is drawn outside a job of Hydra's.
+    """
+    if not HydraConfig.initialized() or not spans:
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        len(spans), 1, figsize=(10, 1.4 * len(spans)), squeeze=False, layout="constrained"
+    )
+    for axis, (case, drawn) in zip(axes[:, 0], spans.items(), strict=True):
+        draw_stages(axis, drawn)
+        axis.set_title(case, fontsize=8, loc="left")
+    axes[-1, 0].set_xlabel("ms since the first batch was asked for")
+    path = Path(HydraConfig.get().runtime.output_dir) / name
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+    return path
+
+
+def draw_stages(axis: Any, spans: tuple[StageSpan, ...]) -> None:
+    """Draw when stages ran on a matplotlib axis, a line a stage, in ms.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    spans : tuple of StageSpan
+        Of an epoch; see ``EpochStats``.
+    """
+    for height, (stage, color) in enumerate(STAGES.items()):
+        bars = [
+            (1e3 * span.start_s, 1e3 * (span.stop_s - span.start_s))
+            for span in spans
+            if span.stage == stage
+        ]
+        axis.broken_barh(bars, (height - 0.4, 0.8), facecolors=color, edgecolor="white")
+    axis.set_yticks(range(len(STAGES)), STAGES, fontsize=7)
+    axis.set_xlim(left=0)
+    axis.invert_yaxis()

@@ -4,7 +4,7 @@ Rows stay in host memory; kernels fetch what a mini-batch needs straight over th
 """
 
 from pyg_direct.files import StoredGraphError, load, save
-from pyg_direct.loader import NeighborLoader
+from pyg_direct.loader import LinkNeighborLoader, NeighborLoader
 from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.stores import (
@@ -23,6 +23,7 @@ __all__ = [
     "DirectGraphStore",
     "DirectNeighborSampler",
     "HostMappingError",
+    "LinkNeighborLoader",
     "NeighborLoader",
     "SparseAdagrad",
     "SparseAdam",

@@ -2,11 +2,13 @@
 
 A forked child (a worker of a data loader) must not enter the threading layer that its parent
 started: OpenMP ends the process there. Such children run the same loop on one thread; they are many
-already.
+already. Threads of one process take turns: a kernel uses all cores, and Numba's own threading layer
+ends a process that enters it twice at a time.
 """
 
 import functools
 import os
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import numba
 
 _PROCESS = os.getpid()
+_TURN = threading.Lock()
 
 
 def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,7 +37,11 @@ def cpu_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
-        return (parallel if os.getpid() == _PROCESS else serial)(*arguments)
+        # A lock that was held at a fork stays so in the child, which needs none.
+        if os.getpid() != _PROCESS:
+            return serial(*arguments)
+        with _TURN:
+            return parallel(*arguments)
 
     return run
 

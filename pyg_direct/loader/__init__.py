@@ -1,5 +1,6 @@
 """PyG's loaders over stores."""
 
+from pyg_direct.loader.link import LinkNeighborLoader
 from pyg_direct.loader.neighbor import NeighborLoader
 
-__all__ = ["NeighborLoader"]
+__all__ = ["LinkNeighborLoader", "NeighborLoader"]

@@ -1,8 +1,4 @@
-"""From a sampler's output to PyG's mini-batch: rows by ``n_id``, edge rows by ``e_id``.
-
-Assumption: the ids come from a sampler, so they are valid and are not checked again; nodes come hop
-by hop, each in ascending order, so that rows need no sort before they are read.
-"""
+"""From a sampler's output to PyG's mini-batch: rows by ``n_id``, edge rows by ``e_id``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,83 +8,89 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore
-from pyg_direct.tables import Request
+from pyg_direct.loader.rows import BatchRows
+from pyg_direct.loader.stats import GatherCount
+from pyg_direct.stores import HOMOGENEOUS_EDGES
 
 
-def homogeneous_batch(
-    feature_store: DirectFeatureStore,
-    out: SamplerOutput,
-    custom_cls: Callable[[], Data] | None = None,
-) -> Data:
+def make_batch(
+    rows: BatchRows,
+    out: SamplerOutput | HeteroSamplerOutput,
+    *,
+    custom_cls: Callable[[], Any] | None = None,
+    count: GatherCount | None = None,
+) -> Data | HeteroData:
     """Gather everything that belongs to the sampled nodes and edges.
 
     Parameters
     ----------
-    feature_store : DirectFeatureStore
-        Node tensors in group None, edge tensors in group ``(None, None)``.
-    out : SamplerOutput
-        Tensors on any device; ``edge`` holds ids in the order in which edges were put.
+    rows : BatchRows
+        What to gather.
+    out : SamplerOutput or HeteroSamplerOutput
+        Tensors on any device; ``edge`` holds ids in the order in which edges were put. Types of
+        which nothing was sampled have empty tensors.
     custom_cls : callable, optional
-        Makes the batch; ``Data`` by default.
+        Makes the batch; ``Data`` or ``HeteroData`` by default.
+    count : GatherCount, optional
+        Gets what was read.
 
     Returns
     -------
-    Data
-        Every tensor on ``feature_store.device``.
+    Data or HeteroData
+        Every tensor on the device of the feature store; types without features keep ``num_nodes``.
+
+    Raises
+    ------
+    TypeError
+        If ``out`` is no sampler's output.
     """
-    device = feature_store.device
-    batch = Data() if custom_cls is None else custom_cls()
+    count = GatherCount() if count is None else count
+    if isinstance(out, SamplerOutput):
+        batch = Data() if custom_cls is None else custom_cls()
+        _fill_homogeneous(batch, rows, out, count)
+        return batch
+    if isinstance(out, HeteroSamplerOutput):
+        batch = HeteroData() if custom_cls is None else custom_cls()
+        _fill_heterogeneous(batch, rows, out, count)
+        return batch
+    raise TypeError(
+        f"the sampler, or transform_sampler_output, returned a {type(out).__name__}, expected "
+        "SamplerOutput or HeteroSamplerOutput"
+    )
+
+
+def _fill_homogeneous(batch: Data, rows: BatchRows, out: SamplerOutput, count: GatherCount) -> None:
+    device = rows.feature_store.device
     batch.edge_index = _edge_index(out.row, out.col, device)
     node, edge = _to(out.node, device), _to(out.edge, device)
     batch.num_nodes = node.numel()
-    _fill(batch, feature_store, None, node, is_sorted=True)
+    rows.fill(batch, None, node, count=count, is_sorted=True)
     batch.n_id = node
     if edge is not None:
-        _fill(batch, feature_store, HOMOGENEOUS_EDGES, edge)
+        rows.fill(batch, HOMOGENEOUS_EDGES, edge, count=count)
         batch.e_id = edge
     batch.batch = _to(out.batch, device)
     batch.num_sampled_nodes = out.num_sampled_nodes
     batch.num_sampled_edges = out.num_sampled_edges
     if out.orig_row is not None and out.orig_col is not None:
         batch._orig_edge_index = _edge_index(out.orig_row, out.orig_col, device)
-    return batch
 
 
-def heterogeneous_batch(
-    feature_store: DirectFeatureStore,
-    out: HeteroSamplerOutput,
-    custom_cls: Callable[[], HeteroData] | None = None,
-) -> HeteroData:
-    """Gather everything that belongs to the sampled nodes and edges of every type.
-
-    Parameters
-    ----------
-    feature_store : DirectFeatureStore
-        Node tensors by node type, edge tensors by edge type.
-    out : HeteroSamplerOutput
-        Tensors on any device; types of which nothing was sampled have empty tensors.
-    custom_cls : callable, optional
-        Makes the batch; ``HeteroData`` by default.
-
-    Returns
-    -------
-    HeteroData
-        Every tensor on ``feature_store.device``; types without features keep ``num_nodes``.
-    """
-    device = feature_store.device
-    batch = HeteroData() if custom_cls is None else custom_cls()
+def _fill_heterogeneous(
+    batch: HeteroData, rows: BatchRows, out: HeteroSamplerOutput, count: GatherCount
+) -> None:
+    device = rows.feature_store.device
     for node_type, ids in out.node.items():
         node = _to(ids, device)
         batch[node_type].num_nodes = node.numel()
-        _fill(batch[node_type], feature_store, node_type, node, is_sorted=True)
+        rows.fill(batch[node_type], node_type, node, count=count, is_sorted=True)
         batch[node_type].n_id = node
     for edge_type, row in out.row.items():
         storage = batch[edge_type]
         storage.edge_index = _edge_index(row, out.col[edge_type], device)
         edge = _to((out.edge or {}).get(edge_type), device)
         if edge is not None:
-            _fill(storage, feature_store, edge_type, edge)
+            rows.fill(storage, edge_type, edge, count=count)
             storage.e_id = edge
         if out.orig_row is not None and out.orig_col is not None:
             storage._orig_edge_index = _edge_index(
@@ -98,20 +100,27 @@ def heterogeneous_batch(
         batch.set_value_dict("batch", {key: _to(ids, device) for key, ids in out.batch.items()})
     batch.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
     batch.set_value_dict("num_sampled_edges", out.num_sampled_edges)
-    return batch
 
 
-def _fill(
-    storage: Any,
-    feature_store: DirectFeatureStore,
-    group_name: Any,
-    ids: Tensor,
-    is_sorted: bool = False,
-) -> None:
-    names = feature_store.groups().get(group_name, [])
-    request = Request(ids, is_trusted=True, is_sorted=is_sorted)
-    for name in names:
-        storage[name] = feature_store.table(group_name, name).gather(request)
+def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:
+    """Turn a sampler's own edge ids into those in which edges were put, in place.
+
+    Parameters
+    ----------
+    out : SamplerOutput or HeteroSamplerOutput
+        With or without ``edge``.
+    perm : Tensor, or dict of Tensor or None
+        The sampler's ``edge_permutation``.
+    """
+    if isinstance(out.edge, dict):
+        out.edge = {
+            kind: edge
+            if edge is None or perm.get(kind) is None
+            else perm[kind][edge.to(perm[kind].device)]
+            for kind, edge in out.edge.items()
+        }
+    elif out.edge is not None:
+        out.edge = perm[out.edge.to(perm.device)]
 
 
 def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:

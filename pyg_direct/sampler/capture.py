@@ -23,6 +23,8 @@ MAX_CAPTURED = 2
 # Link loaders have a size of their own for almost every batch.
 MAX_SEEN = 1000
 
+_this_thread = threading.local()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureKey:
@@ -87,6 +89,20 @@ class CapturedBatches:
 
 
 @contextmanager
+def deferred_captures() -> Iterator[None]:
+    """Leave what this thread would capture to ``CaptureCache.capture_pending``.
+
+    During a capture torch lets no thread draw random numbers on the GPU, so a thread that samples
+    beside a model, with its dropout, must not capture.
+    """
+    _this_thread.is_deferred = True
+    try:
+        yield
+    finally:
+        _this_thread.is_deferred = False
+
+
+@contextmanager
 def _no_collection() -> Iterator[None]:
     """Keep Python's cycle collector from freeing GPU memory here, which would end a capture."""
     was_enabled = gc.isenabled()
@@ -102,6 +118,19 @@ def _no_seeds(layout: BatchLayout) -> dict[str | None, Tensor]:
     return {kind: torch.zeros(size, dtype=torch.int64) for kind, size in layout.num_seeds}
 
 
+def _capture_for(
+    stream: torch.cuda.Stream,
+    key: CaptureKey,
+    make_sampler: Callable[[], HopSampler],
+    device: torch.device,
+) -> CapturedBatches:
+    """Capture in this thread, in which no kernel may have run yet, for another thread's stream."""
+    with torch.cuda.device(device), torch.cuda.stream(stream):
+        words = key.layout.pack(0, _no_seeds(key.layout)).to(device)
+        make_sampler().launch(key.layout, words)
+        return CapturedBatches(key.layout, make_sampler, device)
+
+
 class CaptureCache:
     """Decides which batches are worth a graph, and keeps the graphs."""
 
@@ -109,11 +138,14 @@ class CaptureCache:
         self._lock = threading.Lock()
         self._num_seen: dict[CaptureKey, int] = {}
         self._captured: dict[CaptureKey, CapturedBatches] = {}
+        self._pending: dict[CaptureKey, Callable[[], CapturedBatches]] = {}
 
     def find(
         self, key: CaptureKey, make_sampler: Callable[[], HopSampler], device: torch.device
     ) -> CapturedBatches | None:
         """Return the graph for a key, captured now if batches like it were seen twice before.
+
+        In ``deferred_captures`` it is None until ``capture_pending`` was called.
 
         Parameters
         ----------
@@ -127,8 +159,22 @@ class CaptureCache:
                 is_worth_it = self._num_seen.get(key, 0) >= 2 and len(self._captured) < MAX_CAPTURED
                 if not is_worth_it:
                     return None
+                if getattr(_this_thread, "is_deferred", False):
+                    stream = torch.cuda.current_stream(device)
+                    self._pending[key] = lambda: _capture_for(stream, key, make_sampler, device)
+                    return None
                 self._captured[key] = CapturedBatches(key.layout, make_sampler, device)
             return self._captured[key]
+
+    def capture_pending(self) -> None:
+        """Capture what other threads left to this one, in which nothing may draw meanwhile."""
+        if not self._pending:
+            return
+        with self._lock:
+            for key, capture in self._pending.items():
+                if len(self._captured) < MAX_CAPTURED:
+                    self._captured[key] = capture()
+            self._pending.clear()
 
     def note(self, key: CaptureKey) -> None:
         """Remember a batch that was made without a graph, and never waited in between."""

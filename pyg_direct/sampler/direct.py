@@ -274,6 +274,11 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             is_hetero=self.is_hetero,
         )
 
+    def capture_pending(self) -> None:
+        """Capture what other threads left to this one; see ``capture.deferred_captures``."""
+        if self._workplace is not None:
+            self._workplace.capture_pending()
+
     def _method(self) -> int:
         if self.replace:
             return sample.REPLACED

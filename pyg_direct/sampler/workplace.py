@@ -91,6 +91,11 @@ class Workplace:
                 return self._sample(layout, words, fanouts, draw, first_trees, is_induced)
             return self._repeat(self._captures, layout, words, fanouts, draw)
 
+    def capture_pending(self) -> None:
+        """Capture what other threads left to this one; see ``deferred_captures``."""
+        if self._captures is not None:
+            self._captures.capture_pending()
+
     def _repeat(
         self,
         captures: CaptureCache,

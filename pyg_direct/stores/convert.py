@@ -16,6 +16,7 @@ def from_data(
     data: Data | HeteroData,
     device: torch.device | str | None = None,
     *,
+    is_sorted: bool = False,
     budget_bytes: int | str | None = None,
     score: Score = "reverse_pagerank",
     seeds: Any = None,
@@ -29,6 +30,8 @@ def from_data(
         them. What belongs to the graph as a whole stays in ``data`` alone.
     device : torch.device or str, optional
         Where rows appear. None: the current GPU if there is one, else the CPU.
+    is_sorted : bool
+        Edges are in order of destination, and need no sort.
     budget_bytes : int or str, optional
         Of device memory, for pointers, edges and hot rows, as ``place`` takes it. None leaves all
         in host memory.
@@ -55,22 +58,26 @@ def from_data(
     feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
     if isinstance(data, Data):
         _put_nodes(feature_store, data._store, None)
-        _put_edges(feature_store, graph_store, data._store, None, (data.num_nodes,) * 2)
+        stores = feature_store, graph_store
+        _put_edges(*stores, data._store, None, (data.num_nodes,) * 2, is_sorted)
     else:
-        _put_types(feature_store, graph_store, data)
+        _put_types(feature_store, graph_store, data, is_sorted)
     if budget_bytes is not None:
         place(feature_store, graph_store, budget_bytes, score=score, seeds=seeds)
     return feature_store, graph_store
 
 
 def _put_types(
-    feature_store: DirectFeatureStore, graph_store: DirectGraphStore, data: HeteroData
+    feature_store: DirectFeatureStore,
+    graph_store: DirectGraphStore,
+    data: HeteroData,
+    is_sorted: bool,
 ) -> None:
     for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
         _put_nodes(feature_store, storage, node_type)
     for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
         size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
-        _put_edges(feature_store, graph_store, storage, edge_type, size)
+        _put_edges(feature_store, graph_store, storage, edge_type, size, is_sorted)
 
 
 def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:
@@ -86,6 +93,7 @@ def _put_edges(
     storage: Any,
     edge_type: Any,
     size: tuple[int | None, int | None],
+    is_sorted: bool,
 ) -> None:
     group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
     for name, value in storage.items():
@@ -93,9 +101,11 @@ def _put_edges(
             raise TypeError("data holds 'adj_t', expected 'edge_index'; remove T.ToSparseTensor")
         if name == "edge_index":
             graph_store.put_edge_index(
-                (value[0], value[1]), edge_type=edge_type, layout="coo", size=size
-            )
-        elif isinstance(value, Tensor) and storage.is_edge_attr(name):
+                (value[0], value[1]), edge_type=edge_type, layout="coo", size=size,
+                is_sorted=is_sorted,
+            )  # fmt: skip
+        # Pairs of nodes, such as ``edge_label_index``, are no rows, even if there are as many.
+        elif isinstance(value, Tensor) and storage.is_edge_attr(name) and "index" not in name:
             _refuse_sparse(name, value)
             feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
 

@@ -182,14 +182,15 @@ class TieredTable(HostTable):
             # Whatever stream gathers next finds the copies complete.
             torch.cuda.current_stream(self.device).synchronize()
         ignored = torch.zeros(1, dtype=torch.int64, device=self.device)
-        return Tier(
-            ids, hot, slots, ignored, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
-        )
+        host_share = min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
+        # The ids are kept for ``refresh`` alone, so not where memory is scarce.
+        return Tier(ids.cpu(), hot, slots, ignored, host_share)
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
         if self._counts is not None:
-            self._count(request, tier, self._counts)
+            self._counts[0] += len(request)
+            self._counts[1] += self.num_hits(request)
         if tier is None or tier.slots is not None:
             super()._gather(request, out)
             return
@@ -213,13 +214,13 @@ class TieredTable(HostTable):
         if tier is None or tier.slots is None:
             super()._launch_gather(ids, out, launch, places)
             return
-        self._note_stream(tier, launch.stream)
+        self._note_stream(tier)
         gather_tiers(
             self._device_span(), ids, out, hot=tier.hot, slots=tier.slots,
             row_bytes=self.row_bytes, launch=launch, places=places,
         )  # fmt: skip
 
-    def _note_stream(self, tier: Tier, stream: int | None = None) -> None:
+    def _note_stream(self, tier: Tier) -> None:
         """Keep the memory of a tier from other use until a stream that reads it has passed."""
         if self.device.type != "cuda":
             return
@@ -230,16 +231,24 @@ class TieredTable(HostTable):
                 if tensor is not None:
                     tensor.record_stream(current)
 
-    def _count(self, request: Request, tier: Tier | None, counts: Tensor) -> None:
-        num_hits: int | Tensor = 0
-        if tier is not None:
-            num_hits = len(request)
-            if tier.slots is not None:
-                # Nobody has checked the ids yet.
-                ids = request.ids(self.device).clamp(0, self.num_rows - 1)
-                num_hits = (tier.slots[ids] >= 0).sum()
-        counts[0] += len(request)
-        counts[1] += num_hits
+    def num_hits(self, request: Request) -> int | Tensor:
+        """Return how many rows of a request are hot; nobody waits for the GPU.
+
+        Parameters
+        ----------
+        request : Request
+            Ids that need not have been checked.
+
+        Returns
+        -------
+        int, or int64 tensor of shape ()
+            On the device of the table, where the ids have to be looked up.
+        """
+        tier = self._tier
+        if tier is None or tier.slots is None:
+            return 0 if tier is None else len(request)
+        ids = request.ids(self.device).clamp(0, self.num_rows - 1)
+        return (tier.slots[ids] >= 0).sum()
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:
         super()._scatter(index, rows)

@@ -1,0 +1,177 @@
+"""Seconds of an epoch of GraphSAGE: rows in host memory, in GPU memory, or staged by the CPU.
+
+All cases train the same model on the same graph in one run. The first case is the baseline that the
+others are compared with. Each is warmed up, and then timed over an epoch of a fixed number of
+batches.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphSAGE
+
+from experiments.device import choose_device
+from experiments.minibatch_case import Batches, Case, make_batches, make_graph
+from experiments.pictures import draw_timeline
+from experiments.stages import wait_for
+from pyg_direct.loader.stats import StageSpan
+
+NUM_WARM_UPS = 12
+
+
+def run(
+    *,
+    graph: dict[str, Any],
+    cases: list[dict[str, Any]],
+    num_neighbors: list[int],
+    batch_size: int,
+    hidden_channels: int,
+    num_batches: int,
+    trim: bool,
+    device: str | None = None,
+    seed: int = 42,
+) -> list[dict[str, Any]]:
+    """Measure every case and return a row of the result table for each.
+
+    A row is printed as soon as it is there. Hydra's output folder gets a timeline of each case.
+
+    Parameters
+    ----------
+    graph : dict
+        ``num_nodes``, ``num_edges``, ``num_features``, ``num_classes``, ``quadrants``.
+    cases : list of dict
+        See ``Case``. Those that need a GPU are left out, and named, where the run has none.
+    num_neighbors : list of int
+        Fan-outs, one a layer.
+    batch_size : int
+        Seeds a batch.
+    hidden_channels : int
+        Of GraphSAGE.
+    num_batches : int
+        Batches timed.
+    trim : bool
+        Leave out of each layer what no later one reads, as PyG's ``trim_to_layer`` does.
+    device : str or None
+        See ``choose_device``.
+    seed : int
+        Of the graph, the weights and the sampler.
+    """
+    place = choose_device(device)
+    chosen = [Case(**each) for each in cases]
+    start_s = time.perf_counter()
+    data = make_graph(**graph, seed=seed, device=place)
+    wait_for(place)
+    print(f"graph: {data.num_edges:,} edges in {time.perf_counter() - start_s:.1f} s", flush=True)
+    seeds = data.seeds(batch_size * num_batches, seed=seed)
+    options = {"num_neighbors": num_neighbors, "batch_size": batch_size, "seed": seed}
+    rows: list[dict[str, Any]] = []
+    spans = {}
+    for case in chosen:
+        if place.type == "cpu" and case.needs_gpu:
+            print(f"left out: {case.name}, which needs a GPU", flush=True)
+            continue
+        torch.manual_seed(seed)
+        model = GraphSAGE(
+            data.num_features, hidden_channels, len(num_neighbors), data.num_classes
+        ).to(place)
+        batches = make_batches(data, case, seeds=seeds, device=place, **options)
+        numbers, spans[case.name] = _measure(batches, _Trainer(model, trim), place)
+        row = {"case": case.name, **asdict(case), **numbers}
+        rows.append({**row, **_compare(rows, row)})
+        print(_line(rows[-1]), flush=True)
+    draw_timeline(spans, "timeline.png")
+    return rows
+
+
+class _Trainer:
+    def __init__(self, model: GraphSAGE, trim: bool) -> None:
+        self._model, self._trim = model, trim
+        self._optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+
+    def train(self, batches: Iterable[Data]) -> Tensor:
+        """Train on batches; returns the sum of losses, on the device, without waiting."""
+        total: Any = 0
+        for batch in batches:
+            sizes = {}
+            if self._trim:
+                sizes = {
+                    "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
+                    "num_sampled_edges_per_hop": batch.num_sampled_edges,
+                }
+            out = self._model(batch.x, batch.edge_index, **sizes)[: batch.batch_size]
+            loss = cross_entropy(out, batch.y[: batch.batch_size])
+            self._optimizer.zero_grad()
+            loss.backward()
+            self._optimizer.step()
+            total = total + loss.detach()
+        return torch.as_tensor(total)
+
+
+def _measure(
+    batches: Batches, trainer: _Trainer, place: torch.device
+) -> tuple[dict[str, Any], tuple[StageSpan, ...]]:
+    """Time the second epoch; a part of the first warms up."""
+    trainer.train(islice(batches, NUM_WARM_UPS))
+    wait_for(place)
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    loss = trainer.train(batches)
+    wait_for(place)
+    epoch_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+    stats = batches.stats()[-1]
+    row = {
+        "epoch_s": epoch_s,
+        "ms_a_batch": epoch_s / len(batches) * 1e3,
+        "cpu_s": cpu_s,
+        "sample_s": stats.sample_s,
+        "gather_s": stats.gather_s,
+        "train_s": stats.train_s,
+        "wait_s": stats.wait_s,
+        "slowest_stage_s": max(stats.sample_s, stats.gather_s, stats.train_s),
+        "idle_share": stats.idle_share,
+        "hit_share": stats.hit_share,
+        "gather_gb_per_s": stats.gather_gb_per_s,
+        "host_mb_a_batch": stats.host_bytes / len(batches) / 1e6,
+        "batches": len(batches),
+        "loss": float(loss) / len(batches),
+    }
+    return row, stats.spans
+
+
+def _compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float | None]:
+    """Relate a row to those before it: the baseline, the GPU's memory, and the slowest stage."""
+    first = rows[0] if rows else row
+    so_far = [*rows, row]
+    near = [each["epoch_s"] for each in so_far if each["rows"] == "device"]
+    place = ("rows", "sampler", "topology")
+    alone = [
+        each["slowest_stage_s"]
+        for each in so_far
+        if each["depth"] == 0 and all(each[name] == row[name] for name in place)
+    ]
+    return {
+        "speedup": first["epoch_s"] / row["epoch_s"],
+        "cpu_share": row["cpu_s"] / first["cpu_s"],
+        "to_device": row["epoch_s"] / min(near) if near else None,
+        "to_slowest_stage": row["epoch_s"] / alone[0] if alone else None,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    ratios = "".join(
+        f"  {name} {row[name]:.2f}"
+        for name in ("speedup", "cpu_share", "to_device", "to_slowest_stage")
+        if row[name] is not None
+    )
+    return (
+        f"{row['case']:<32} {row['epoch_s']:8.3f} s {row['ms_a_batch']:8.2f} ms a batch, "
+        f"cpu {row['cpu_s']:7.2f} s | sample {row['sample_s']:6.2f} gather {row['gather_s']:6.2f} "
+        f"({row['gather_gb_per_s']:5.1f} GB/s, {row['host_mb_a_batch']:6.1f} MB a batch) train "
+        f"{row['train_s']:6.2f} wait {row['wait_s']:6.2f} |{ratios}  loss {row['loss']:.4f}"
+    )

@@ -1,0 +1,242 @@
+"""What our node and link loaders share: numbers, stages, statistics, and the iteration."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_direct.loader.batch import make_batch, permute_edges
+from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
+from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
+from pyg_direct.loader.rows import BatchRows
+from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
+from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
+from pyg_direct.loader.upload import upload
+from pyg_direct.sampler import DirectNeighborSampler
+
+MAX_EPOCHS_KEPT = 100
+DEFAULT_DEPTH = 2
+
+
+class DirectLoader:
+    """Comes before a loader of PyG's in a class's bases, and replaces how batches are made.
+
+    Attributes
+    ----------
+    depth : int
+        Batches made ahead of the one in use.
+    """
+
+    data: Any
+    input_data: Any
+    transform: Callable[[Any], Any] | None
+    transform_sampler_output: Callable[[Any], Any] | None
+    custom_cls: Callable[[], Any] | None
+    filter_per_worker: bool
+    num_workers: int
+    persistent_workers: bool
+    pin_memory: bool
+    generator: Any
+    dataset: Any
+
+    def _set_up(
+        self,
+        sampler: Any,
+        *,
+        depth: int | None,
+        exclude: Iterable[Any],
+        neg_sampling: Any = None,
+    ) -> None:
+        """Finish what PyG's constructor began."""
+        self._epochs = Epochs()
+        self._rows = BatchRows(
+            *self.data,
+            exclude=exclude,
+            is_trusted=isinstance(sampler, DirectNeighborSampler)
+            and self.transform_sampler_output is None,
+        )
+        self._sampler = sampler
+        self._sample_batch = SampleBatch(sampler, self.input_data, neg_sampling)
+        self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
+        self._stream_pairs: StreamPairs | None = None
+        self.depth = self._default_depth() if depth is None else depth
+        # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
+        self.__dict__["dataset"] = Positions(len(self.dataset))
+        if not self.filter_per_worker:
+            # Worker processes get no more than they need: neither tables nor this loader.
+            self.__dict__["collate_fn"] = self._sample_batch
+
+    def _default_depth(self) -> int:
+        # On the CPU a stage keeps all threads busy, and to run two at once only shares them. A
+        # sampler that is not ours may not expect a thread.
+        is_ours = isinstance(self._sampler, DirectNeighborSampler)
+        return DEFAULT_DEPTH if self._device.type == "cuda" and is_ours else 0
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that begins next; set it to repeat one, or to go on after a restart.
+
+        Raises
+        ------
+        ValueError
+            If it is set to less than 0.
+        """
+        return self._epochs.next
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}, expected 0 or more")
+        self._epochs.next = epoch
+
+    @property
+    def _device(self) -> torch.device:
+        device: torch.device = self.data[0].device
+        return device
+
+    def collate_fn(self, index: Any) -> Any:
+        """Sample the batch of an index; with ``filter_per_worker`` gather it too.
+
+        Parameters
+        ----------
+        index : list of int, or int64 tensor
+            Positions among the loader's seeds. Batches asked for so are numbered by the sampler.
+        """
+        out = self._sample_batch(index)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
+        """Turn sampled ids into a mini-batch on the device of the store.
+
+        Parameters
+        ----------
+        out : SamplerOutput or HeteroSamplerOutput
+            On any device.
+
+        Returns
+        -------
+        Data or HeteroData
+            What ``transform`` makes of it, if there is one.
+        """
+        return self._finish(self._gather(out, GatherCount()))
+
+    def _upload(self, out: Any) -> Any:
+        """Bring a CPU sampler's output to the GPU on the way; a user's function gets it first."""
+        if self._device.type == "cpu" or self.transform_sampler_output is not None:
+            return out
+        return upload(out, self._device)
+
+    def _gather(self, out: Any, count: GatherCount) -> Any:
+        if self._sampler.edge_permutation is not None:
+            permute_edges(out, self._sampler.edge_permutation)
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
+        batch = make_batch(self._rows, out, custom_cls=self.custom_cls, count=count)
+        self._label(batch, out.metadata)
+        return batch
+
+    def _label(self, batch: Any, metadata: tuple[Any, ...]) -> None:
+        raise NotImplementedError
+
+    def _finish(self, batch: Any) -> Any:
+        if self.pin_memory and self._device.type == "cpu" and torch.cuda.is_available():
+            batch = batch.pin_memory()
+        return batch if self.transform is None else self.transform(batch)
+
+    def fetch(self, batch: Any, *names: Any) -> Any:
+        """Put tensors into a batch that were left out of it, by its ``n_id`` and ``e_id``.
+
+        Parameters
+        ----------
+        batch : Data or HeteroData
+            Made by a loader over the same stores; on any device.
+        *names : str, or (group, str)
+            A bare name is fetched for every group that has it.
+
+        Returns
+        -------
+        Data or HeteroData
+            The batch itself; what was fetched is on the device of the store.
+
+        Raises
+        ------
+        KeyError
+            If no such tensor is stored.
+        IndexError
+            If the batch holds an id that the tensor does not have. Checking ids waits for the GPU.
+        """
+        for name in names:
+            self._rows.fetch(batch, name)
+        return batch
+
+    def stats(self) -> list[EpochStats]:
+        """Return what each epoch cost, the last 100, the current one so far; waits for the GPU."""
+        return [record.stats() for record in self._records]
+
+    @property
+    def _index_sampler(self) -> NumberedBatches:
+        return NumberedBatches(super()._index_sampler, self._epochs)  # type: ignore[misc]
+
+    def __iter__(self) -> Iterator[Any]:
+        self._epochs.begin()
+        if self.num_workers > 0:
+            return self._iterate_workers()
+        # torch's iterators draw a number first; with it a seed orders batches as in PyG's loaders.
+        torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        return self._iterate(iter(self._index_sampler), self._sample_batch)
+
+    def _iterate_workers(self) -> Iterator[Any]:
+        outputs: Iterator[Any] = DataLoader.__iter__(self)  # type: ignore[arg-type]
+        if self.filter_per_worker:
+            return outputs
+        if not self.persistent_workers:
+            outputs = _ending(outputs)
+        return self._iterate(outputs, lambda out: out)
+
+    def _get_iterator(self) -> Any:
+        # PyG's would gather in the loop; that is a stage of ours.
+        return DataLoader._get_iterator(self)  # type: ignore[arg-type]
+
+    def _iterate(
+        self, source: Iterator[Any], sample: Callable[[Any], Any]
+    ) -> Pipeline | Synchronous:
+        record = EpochRecord(self._epochs.running)
+        self._records.append(record)
+        work = Work(
+            sample=lambda item: self._upload(sample(item)),
+            gather=self._gather,
+            finish=self._finish,
+            between=getattr(self._sampler, "capture_pending", _nothing),
+        )
+        stages = self._make_stages(work, record)
+        if self.depth == 0:
+            return Synchronous(source, stages)
+        return Pipeline(source, stages, depth=self.depth)
+
+    def _make_stages(self, work: Work, record: EpochRecord) -> Stages:
+        if self._device.type == "cpu":
+            return CpuStages(work, record)
+        if self.depth > 0 and self._stream_pairs is None:
+            self._stream_pairs = StreamPairs(self._device)
+        pairs = self._stream_pairs if self.depth > 0 else None
+        return CudaStages(work, record, device=self._device, pairs=pairs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither events nor streams, nor workers that run, mean anything elsewhere.
+        empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
+        return {**self.__dict__, **empty, "_iterator": None}
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ending(outputs: Any) -> Iterator[Any]:
+    """End torch's workers with the iteration; an error's traceback would keep them otherwise."""
+    try:
+        yield from outputs
+    finally:
+        outputs.__del__()

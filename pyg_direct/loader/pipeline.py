@@ -1,0 +1,172 @@
+"""Make batches ahead of their consumer, in a thread, a bounded number of them.
+
+A thread, because sampling waits: on a GPU for the sizes of a batch, on the CPU for the work itself.
+Both waits, and the CPU's kernels, leave Python's lock to the consumer; what is left are a few
+launches a batch. Whatever may draw random numbers or be a user's own iteration - the order of the
+seeds - runs in the consumer's thread, so that a run repeats whatever the depth.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+
+class Stages(Protocol):
+    """How a batch comes to be, in three calls."""
+
+    def release(self) -> Any:
+        """Tell that the consumer is done with the last batch; returns what ``produce`` waits for.
+
+        Called in the consumer's thread, before each batch.
+        """
+
+    def produce(self, item: Any, released: Any) -> Any:
+        """Sample and gather; in the thread of the pipeline, if there is one."""
+
+    def consume(self, product: Any) -> Any:
+        """Hand over a product as a batch; in the consumer's thread."""
+
+    def close(self) -> None:
+        """Let go of what the epoch held; harmless twice."""
+
+
+class Synchronous(Iterator[Any]):
+    """Makes each batch when it is asked for.
+
+    Parameters
+    ----------
+    source : iterator
+        What batches are made of.
+    stages : Stages
+        How they are made.
+    """
+
+    def __init__(self, source: Iterator[Any], stages: Stages) -> None:
+        self._source, self._stages = source, stages
+        self._finalizer = weakref.finalize(self, stages.close)
+
+    def __next__(self) -> Any:
+        if not self._finalizer.alive:
+            raise StopIteration
+        released = self._stages.release()
+        try:
+            return self._stages.consume(self._stages.produce(next(self._source), released))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the iteration; harmless twice."""
+        self._source = iter(())
+        self._finalizer()
+
+
+class Pipeline(Iterator[Any]):
+    """Makes ``depth`` batches ahead of the one in use.
+
+    Parameters
+    ----------
+    source : iterator
+        What batches are made of; advanced in the consumer's thread.
+    stages : Stages
+        How they are made.
+    depth : int
+        1 or more. With the batch in use, ``depth + 1`` batches exist at a time.
+
+    Notes
+    -----
+    An error of the source or of a stage is raised in the consumer at the batch where it came up,
+    with its own traceback, and ends the iteration. The thread ends with the iteration, with
+    ``close``, or with the iterator itself, after the batch that it is making.
+    """
+
+    def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
+        self._source, self._stages, self._depth = source, stages, depth
+        self._num_pending = 0
+        self._end: Exception | None = None
+        self._lane = _Lane(stages.produce)
+        self._finalizer = weakref.finalize(self, _close, self._lane, stages)
+
+    def __next__(self) -> Any:
+        if not self._finalizer.alive:
+            raise StopIteration
+        released = self._stages.release()
+        try:
+            while self._end is None and self._num_pending <= self._depth:
+                self._request(released)
+            if self._num_pending == 0 and self._end is not None:
+                raise self._take_end()
+            self._num_pending -= 1
+            return self._stages.consume(self._lane.take())
+        except BaseException:
+            self.close()
+            raise
+
+    def _request(self, released: Any) -> None:
+        try:
+            item = next(self._source)
+        except Exception as end:
+            self._end = end
+            return
+        self._lane.request(item, released)
+        self._num_pending += 1
+
+    def _take_end(self) -> Exception:
+        # An error that its own traceback leads to would keep worker processes until a collection.
+        end, self._end = self._end or StopIteration(), StopIteration()
+        return end
+
+    def close(self) -> None:
+        """End the iteration and its thread; harmless twice."""
+        self._source = iter(())
+        self._finalizer()
+
+
+class _Lane:
+    """A thread and its two queues; it knows no iterator, so that dropping one ends it."""
+
+    def __init__(self, produce: Callable[[Any, Any], Any]) -> None:
+        self._produce = produce
+        self._requests: SimpleQueue[tuple[Any, Any] | None] = SimpleQueue()
+        self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="pyg_direct pipeline", daemon=True)
+        self._thread.start()
+
+    def request(self, item: Any, released: Any) -> None:
+        self._requests.put((item, released))
+
+    def take(self) -> Any:
+        product, error = self._results.get()
+        try:
+            if error is not None:
+                raise error
+            return product
+        finally:
+            del error
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            if not self._is_closed:
+                self._results.put(self._answer(*request))
+            del request
+
+    def _answer(self, item: Any, released: Any) -> tuple[Any, BaseException | None]:
+        try:
+            return self._produce(item, released), None
+        except BaseException as error:
+            return None, error
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._requests.put(None)
+        # The collector may run this in any thread.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _close(lane: _Lane, stages: Stages) -> None:
+    lane.close()
+    stages.close()

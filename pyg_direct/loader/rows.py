@@ -1,0 +1,153 @@
+"""Which tensors a batch holds, and where their rows come from.
+
+Shape legend: ``N`` ids of one node or edge type.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_direct.loader.stats import GatherCount
+from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore, DirectGraphStore
+from pyg_direct.tables import Request
+
+
+class BatchRows:
+    """Gathers the tensors of a store that belong in a batch.
+
+    Parameters
+    ----------
+    feature_store : DirectFeatureStore
+        Node tensors by node type, edge tensors by edge type; None and ``(None, None)`` if
+        homogeneous.
+    graph_store : DirectGraphStore
+        Says how many nodes and edges there are.
+    exclude : iterable
+        What to leave out: names, or (group, name).
+    is_trusted : bool
+        Ids come from a sampler of ours as they are, and are not checked again. Nodes then come hop
+        by hop, each in ascending order, so that rows need no sort before they are read.
+
+    Raises
+    ------
+    ValueError
+        If ``exclude`` names nothing that is stored, or a tensor has fewer rows than there are nodes
+        or edges of its group.
+    """
+
+    def __init__(
+        self,
+        feature_store: DirectFeatureStore,
+        graph_store: DirectGraphStore,
+        *,
+        exclude: Iterable[Any] = (),
+        is_trusted: bool = True,
+    ) -> None:
+        self.feature_store, self._is_trusted = feature_store, is_trusted
+        self._excluded = _check_exclude(feature_store, exclude)
+        self._check_sizes(graph_store)
+
+    def names(self, group_name: Any) -> list[Any]:
+        """Return the names of a group's tensors that belong in a batch."""
+        return [
+            name
+            for name in self.feature_store.groups().get(group_name, ())
+            if name not in self._excluded and (group_name, name) not in self._excluded
+        ]
+
+    def fill(
+        self,
+        storage: Any,
+        group_name: Any,
+        ids: Tensor,
+        *,
+        count: GatherCount,
+        is_sorted: bool = False,
+    ) -> None:
+        """Put the rows of a group's tensors into a batch.
+
+        Parameters
+        ----------
+        storage : Data or storage of HeteroData
+            Of the batch; its attributes are set.
+        group_name : node type, edge type, None, or (None, None)
+            Which tensors.
+        ids : int64 tensor, shape (N,)
+            On the device of the store.
+        count : GatherCount
+            Gets what was read.
+        is_sorted : bool
+            Trusted ids are in order, or in a few runs that are.
+        """
+        request = Request(
+            ids, is_trusted=self._is_trusted, is_sorted=is_sorted and self._is_trusted
+        )
+        for name in self.names(group_name):
+            table = self.feature_store.table(group_name, name)
+            storage[name] = table.gather(request)
+            count.add(table, request)
+
+    def fetch(self, batch: Any, name: Any) -> None:
+        """Put the rows of one tensor into a batch, by its ``n_id`` or ``e_id``, which are checked.
+
+        Parameters
+        ----------
+        batch : Data or HeteroData
+            Made by a loader.
+        name : str, or (group, str)
+            A bare name is fetched for every group that has it.
+
+        Raises
+        ------
+        KeyError
+            If no such tensor is stored.
+        IndexError
+            If the batch holds an id that the tensor does not have.
+        """
+        groups = self.feature_store.groups()
+        keys = [(group, each) for group, names in groups.items() for each in names]
+        found = [key for key in keys if name in (key, key[1])]
+        if not found:
+            raise KeyError(f"no tensor {name!r} to fetch; stored: {keys}")
+        for group_name, attr_name in found:
+            storage = batch if isinstance(batch, Data) else batch[group_name]
+            is_edge = isinstance(group_name, tuple)
+            ids = storage.e_id if is_edge else storage.n_id
+            table = self.feature_store.table(group_name, attr_name)
+            storage[attr_name] = table.gather(Request(ids))
+
+    def _check_sizes(self, graph_store: DirectGraphStore) -> None:
+        num_nodes = graph_store.num_nodes()
+        edge_types = graph_store.edge_types()
+        for group_name in self.feature_store.groups():
+            edge_type = None if group_name == HOMOGENEOUS_EDGES else group_name
+            if not isinstance(group_name, tuple):
+                expected = num_nodes.get(group_name, 0)
+            elif edge_type in edge_types:
+                expected = graph_store.topology(edge_type).num_edges
+            else:
+                continue
+            for name in self.names(group_name):
+                table = self.feature_store.table(group_name, name)
+                if table.num_rows < expected:
+                    raise ValueError(
+                        f"{table.name} has {table.num_rows} rows, expected {expected}, one a node "
+                        f"or edge of its group; leave it out: exclude=[{(group_name, name)!r}]"
+                    )
+
+
+def _check_exclude(feature_store: DirectFeatureStore, exclude: Iterable[Any]) -> set[Any]:
+    if isinstance(exclude, str):
+        raise ValueError(f"exclude is {exclude!r}, expected a list: [{exclude!r}]")
+    stored = [(group, each) for group, names in feature_store.groups().items() for each in names]
+    known = {*stored, *(name for _, name in stored)}
+    excluded = set(exclude)
+    if not excluded <= known:
+        raise ValueError(
+            f"exclude names {sorted(excluded - known, key=str)}, which is not stored; expected "
+            f"some of {sorted({name for _, name in stored}, key=str)}, or pairs of group and name "
+            f"among {stored}"
+        )
+    return excluded

@@ -1,0 +1,261 @@
+"""The stages of a batch on the CPU and on a GPU: sample, gather, hand over.
+
+On a GPU, sampling and gathering have streams of their own, and events take the place of waiting:
+the gather waits on the GPU for its ids, the consumer's stream for its rows. The host waits in one
+place, for the consumer to be done with an earlier batch, which bounds memory.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data.data import BaseData
+
+from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
+from pyg_direct.sampler.capture import deferred_captures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a loader does at each stage.
+
+    Attributes
+    ----------
+    sample : callable
+        From an item of the source to a sampler's output.
+    gather : callable
+        From that output, and a ``GatherCount`` to fill, to a batch.
+    finish : callable
+        From that batch to the consumer's; runs in the consumer's thread.
+    between : callable
+        Runs in the consumer's thread, before a batch is asked for.
+    """
+
+    sample: Callable[[Any], Any]
+    gather: Callable[[Any, GatherCount], Any]
+    finish: Callable[[Any], Any]
+    between: Callable[[], None] = lambda: None
+
+
+class CpuStages:
+    """Stages of which none involves a GPU.
+
+    Parameters
+    ----------
+    work : Work
+        What to do.
+    record : EpochRecord
+        Where times go.
+    """
+
+    def __init__(self, work: Work, record: EpochRecord) -> None:
+        self._work, self._record = work, record
+        self._is_started = False
+        self._handed_over_s: float | None = None
+        self._asked_s = 0.0
+
+    def release(self) -> None:  # docstring inherited
+        self._asked_s = time.perf_counter()
+        if not self._is_started:
+            self._is_started = True
+            self._record.start(self._asked_s)
+        if self._handed_over_s is not None:
+            self._record.add(TRAIN, self._handed_over_s, self._asked_s)
+            self._handed_over_s = None
+
+    def produce(self, item: Any, released: None) -> tuple[Any, GatherCount]:
+        # docstring inherited
+        start_s = time.perf_counter()
+        sample = self._work.sample(item)
+        sampled_s = time.perf_counter()
+        count = GatherCount()
+        batch = self._work.gather(sample, count)
+        self._record.add(SAMPLE, start_s, sampled_s)
+        self._record.add(GATHER, sampled_s, time.perf_counter())
+        return batch, count
+
+    def consume(self, product: tuple[Any, GatherCount]) -> Any:  # docstring inherited
+        batch, count = product
+        batch = self._work.finish(batch)
+        self._record.add_batch(count)
+        self._handed_over_s = time.perf_counter()
+        self._record.add(WAIT, self._asked_s, self._handed_over_s)
+        return batch
+
+    def close(self) -> None:  # docstring inherited
+        self._record.stop()
+
+
+class StreamPairs:
+    """Streams for sampling and gathering, kept from epoch to epoch.
+
+    A captured batch of the sampler belongs to a stream, so epochs should use the same ones; epochs
+    that overlap must not.
+
+    Parameters
+    ----------
+    device : torch.device
+        A CUDA device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._free: list[tuple[torch.cuda.Stream, torch.cuda.Stream]] = []
+
+    def take(self) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+        """Return a pair that nobody else uses."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        # Their kernels take few multiprocessors: they should have them before the model takes all.
+        return torch.cuda.Stream(self._device, -1), torch.cuda.Stream(self._device, -1)
+
+    def put_back(self, pair: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> None:
+        """Let others use a pair."""
+        with self._lock:
+            self._free.append(pair)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaProduct:
+    """A batch whose rows are on their way, and the event that says when they are there."""
+
+    batch: Any
+    count: GatherCount
+    gathered: torch.cuda.Event
+
+
+class CudaStages:
+    """Stages of batches that appear on a GPU.
+
+    Parameters
+    ----------
+    work : Work
+        What to do.
+    record : EpochRecord
+        Where times go.
+    device : torch.device
+        A CUDA device.
+    pairs : StreamPairs, optional
+        Where streams of one's own come from; None works on the current stream.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        record: EpochRecord,
+        *,
+        device: torch.device,
+        pairs: StreamPairs | None = None,
+    ) -> None:
+        self._work, self._record, self._device, self._pairs = work, record, device, pairs
+        self._streams = None if pairs is None else pairs.take()
+        self._handed_over: torch.cuda.Event | None = None
+        self._released: torch.cuda.Event | None = None
+
+    def release(self) -> torch.cuda.Event | None:
+        # docstring inherited
+        last, self._released = self._released, _event(torch.cuda.current_stream(self._device))
+        if self._handed_over is not None:
+            self._record.add_events(TRAIN, self._handed_over, self._released)
+            self._handed_over = None
+        self._work.between()
+        if last is not None:
+            return self._released
+        # Tables that the consumer's stream still fills must be there before the first gather; the
+        # host need not wait for that.
+        self._record.start(time.perf_counter(), self._released)
+        for stream in self._streams or ():
+            stream.wait_event(self._released)
+        return None
+
+    def produce(self, item: Any, released: torch.cuda.Event | None) -> CudaProduct:
+        # docstring inherited
+        if self._streams is not None and released is not None:
+            released.synchronize()
+        with torch.cuda.device(self._device):
+            sample = self._sample(item)
+            return self._gather(sample)
+
+    def _sample(self, item: Any) -> Any:
+        start_s = time.perf_counter()
+        defer = nullcontext() if self._streams is None else deferred_captures()
+        with self._on(0), defer, torch.cuda.nvtx.range("pyg_direct sample"):
+            sample = self._work.sample(item)
+        # A sampler waits for the sizes of its batch, so this is its time on a GPU too.
+        self._record.add(SAMPLE, start_s, time.perf_counter())
+        return sample
+
+    def _gather(self, sample: Any) -> CudaProduct:
+        count = GatherCount()
+        with self._on(1), torch.cuda.nvtx.range("pyg_direct gather"):
+            gather = torch.cuda.current_stream(self._device)
+            if self._streams is not None:
+                gather.wait_stream(self._streams[0])
+                keep_for(sample, gather)
+            start = _event(gather)
+            batch = self._work.gather(sample, count)
+            gathered = _event(gather)
+        self._record.add_events(GATHER, start, gathered)
+        return CudaProduct(batch=batch, count=count, gathered=gathered)
+
+    def consume(self, product: CudaProduct) -> Any:  # docstring inherited
+        stream = torch.cuda.current_stream(self._device)
+        if self._streams is not None:
+            stream.wait_event(product.gathered)
+            keep_for(product.batch, stream)
+        with torch.cuda.nvtx.range("pyg_direct transform"):
+            batch = self._work.finish(product.batch)
+        self._record.add_batch(product.count, product.gathered)
+        self._handed_over = _event(stream)
+        if self._released is not None:
+            self._record.add_events(WAIT, self._released, self._handed_over)
+        return batch
+
+    def _on(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext() if self._streams is None else torch.cuda.stream(self._streams[number])
+
+    def close(self) -> None:  # docstring inherited
+        self._record.stop()
+        streams, self._streams = self._streams, None
+        if streams is not None and self._pairs is not None:
+            self._pairs.put_back(streams)
+
+
+def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
+    """Keep the allocator from reusing memory of CUDA tensors until a stream has come so far.
+
+    Parameters
+    ----------
+    values : object
+        Tensors in dictionaries, lists, tuples, PyG's graphs, or objects with attributes.
+    stream : torch.cuda.Stream
+        Which uses them, and did not make them.
+    """
+    if isinstance(values, Tensor):
+        if values.is_cuda:
+            values.record_stream(stream)
+    elif isinstance(values, BaseData):
+        for storage in values.stores:
+            keep_for(storage.to_dict(), stream)
+    elif isinstance(values, dict):
+        for value in values.values():
+            keep_for(value, stream)
+    elif isinstance(values, list | tuple):
+        for value in values:
+            keep_for(value, stream)
+    elif hasattr(values, "__dict__"):
+        keep_for(vars(values), stream)
+
+
+def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    # Blocking: whoever waits for it sleeps, and leaves the CPU to others.
+    event = torch.cuda.Event(enable_timing=True, blocking=True)
+    event.record(stream)
+    return event

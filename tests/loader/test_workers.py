@@ -1,0 +1,143 @@
+"""Loaders with worker processes, and loaders that travel between processes."""
+
+import multiprocessing
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
+from pyg_direct.loader.numbering import Epochs, NumberedBatches, NumberedIndex, Positions
+from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
+
+
+def _options(data):
+    nodes = torch.arange(40)
+    input_nodes = ("paper", nodes) if isinstance(data, HeteroData) else nodes
+    return {"input_nodes": input_nodes, "batch_size": 7, "seed": 5}
+
+
+def _processes():
+    return multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (make_data, {}),
+        (make_data, {"persistent_workers": True}),
+        (make_data, {"filter_per_worker": True}),
+        (make_hetero_data, {}),
+    ],
+    ids=["fork", "persistent", "gather in workers", "heterogeneous"],
+)
+def test_workers_give_the_same_batches(device, make, options, depth):
+    if device.type == "cuda" and "filter_per_worker" in options:
+        pytest.skip("refused, as another test says")
+    data = make()
+    stores = from_data(data, device)
+    here = NeighborLoader(stores, [4, 3], depth=0, **_options(data))
+    workers = NeighborLoader(
+        stores, [4, 3], num_workers=2, depth=depth, **_options(data), **options
+    )
+
+    for _ in range(2):
+        assert_same_batches(here, workers)
+    del workers
+    assert not _processes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("cls", [NeighborLoader, LinkNeighborLoader])
+def test_workers_of_other_start_methods(device, cls, context):
+    stores = from_data(make_data(), device)
+    options = {"batch_size": 30, "seed": 5}
+    here = cls(stores, [4, 3], **options)
+    workers = cls(stores, [4, 3], num_workers=1, multiprocessing_context=context, **options)
+
+    assert_same_batches(here, workers)
+
+
+def test_workers_get_no_table():
+    stores = from_data(make_data(), "cpu")
+    loader = NeighborLoader(stores, [4], num_workers=1)
+    stores[0][None, "large", None] = torch.zeros(60, 100_000)
+
+    assert len(pickle.dumps(loader.collate_fn)) < 100_000
+
+
+def test_an_error_in_a_worker_comes_to_the_loop_and_leaves_no_process(device):
+    stores = from_data(make_data(), device)
+    sampler = _Failing(stores, [4, 3], device="cpu")
+    loader = NeighborLoader(stores, [4], neighbor_sampler=sampler, num_workers=2, depth=2)
+
+    with pytest.raises(ArithmeticError, match="in a worker"):
+        list(loader)
+
+    assert not _processes()
+
+
+class _Failing(DirectNeighborSampler):
+    def sample_from_nodes(self, inputs, **options):
+        raise ArithmeticError("in a worker")
+
+
+def test_leaving_the_loop_early_leaves_no_process(device):
+    loader = NeighborLoader(from_data(make_data(), device), [4], num_workers=2)
+
+    next(iter(loader))
+
+    assert not _processes()
+
+
+@pytest.mark.parametrize("cls", [NeighborLoader, LinkNeighborLoader])
+def test_loaders_pickle(device, cls):
+    loader = cls(from_data(make_data(), device), [4, 3], batch_size=30, seed=5)
+    list(loader)
+
+    again = pickle.loads(pickle.dumps(loader))
+
+    assert again.epoch == loader.epoch == 1
+    assert again.stats() == []
+    assert_same_batches(loader, again)
+
+
+def test_shared_tables_are_not_copied_when_a_loader_is_sent():
+    data = make_data()
+    data.x.share_memory_()
+    loader = NeighborLoader(from_data(data, "cpu"), [2], seed=1)
+
+    again = pickle.loads(ForkingPickler.dumps(loader))
+    again.data[0].table(None, "x").tensor()[3] = 7
+
+    assert data.x[3].eq(7).all()
+
+
+class TestNumberedIndex:
+    def test_keeps_its_number_in_a_pickle(self):
+        index = pickle.loads(pickle.dumps(NumberedIndex(torch.tensor([3, 1]), 5)))
+
+        assert index == [3, 1]
+        assert index.number == 5
+
+    def test_batches_are_numbered_by_epoch_and_place(self):
+        epochs = Epochs()
+        batches = NumberedBatches([[1], [2, 3]], epochs)
+        epochs.begin()
+
+        assert [index.number for index in batches] == [0, 1]
+        epochs.next = 3
+        epochs.begin()
+        assert [index.number for index in batches] == [3 << 32, (3 << 32) + 1]
+        assert len(batches) == 2
+
+    def test_positions_leave_an_index_as_it_is(self):
+        positions, index = Positions(4), NumberedIndex([1], 2)
+
+        assert positions.__getitems__(index) is index
+        assert list(positions) == [0, 1, 2, 3]
+        assert len(positions) == 4
