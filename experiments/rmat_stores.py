@@ -41,6 +41,8 @@ def make_rmat(
         codes[_scatter_ids(rank, num_nodes)] = ((rank << num_bits) // num_nodes).int()
     colptr = _draw_pointers(codes, num_edges, num_bits, quadrants, generator)
     memory = MappedArray.empty((int(colptr[-1]),), torch.int32)
+    # All cores touch the pages; registering them untouched would take one.
+    memory.cpu_view().zero_()
     target = memory.cuda_view(device) if device.type == "cuda" else memory.cpu_view()
     first = 0
     while first < num_nodes:

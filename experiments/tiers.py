@@ -123,6 +123,8 @@ def _none(rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
 
 def _make_features(num_nodes: int, num_features: int, device: torch.device) -> TieredTable:
     memory = MappedArray.empty((num_nodes, num_features), torch.int32)
+    # All cores touch the pages; registering them untouched would take one.
+    memory.cpu_view().zero_()
     table = TieredTable(memory, device, name="features")
     rows = table.tensor()
     for start in range(0, num_nodes, ROWS_PER_PIECE):

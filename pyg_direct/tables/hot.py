@@ -14,13 +14,15 @@ SLOT_BYTES = 4
 class Tier:
     """Copies of rows, and where they are; replaced as a whole, never changed but by ``scatter``.
 
-    ``ids``: int64, shape (H,), ascending; ``hot``: shape (H, ...); ``slots``: int32, shape (R,), or
-    None if every row is hot.
+    ``ids``: int64, shape (H,), ascending, on the CPU; ``hot``: shape (H, ...); ``slots``: int32,
+    shape (R,), or None if every row is hot; ``ignored``: an int64 word on the device that nobody
+    reads.
     """
 
     ids: Tensor
     hot: Tensor
     slots: Tensor | None
+    ignored: Tensor
     host_share: float
     streams: set[int] = field(default_factory=set)
 

@@ -5,17 +5,20 @@ Assumption: whoever writes into the memory of the rows, other than by ``scatter`
 ``refresh``.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.gather import scatter_rows
 from pyg_direct.kernels.tiers import gather_tiers, gather_tiers_cpu
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
+from pyg_direct.tables.notes import notes_of, on_device
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
@@ -178,7 +181,10 @@ class TieredTable(HostTable):
         if self.device.type == "cuda":
             # Whatever stream gathers next finds the copies complete.
             torch.cuda.current_stream(self.device).synchronize()
-        return Tier(ids, hot, slots, min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share)))
+        ignored = torch.zeros(1, dtype=torch.int64, device=self.device)
+        host_share = min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
+        # The ids are kept for ``refresh`` alone, so not where memory is scarce.
+        return Tier(ids.cpu(), hot, slots, ignored, host_share)
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
@@ -208,20 +214,20 @@ class TieredTable(HostTable):
         if tier is None or tier.slots is None:
             super()._launch_gather(ids, out, launch, places)
             return
-        self._note_stream(tier, launch.stream)
+        self._note_stream(tier)
         gather_tiers(
             self._device_span(), ids, out, hot=tier.hot, slots=tier.slots,
             row_bytes=self.row_bytes, launch=launch, places=places,
         )  # fmt: skip
 
-    def _note_stream(self, tier: Tier, stream: int | None = None) -> None:
+    def _note_stream(self, tier: Tier) -> None:
         """Keep the memory of a tier from other use until a stream that reads it has passed."""
         if self.device.type != "cuda":
             return
         current = torch.cuda.current_stream(self.device)
         if current.cuda_stream not in tier.streams:
             tier.streams.add(current.cuda_stream)
-            for tensor in (tier.hot, tier.slots):
+            for tensor in (tier.hot, tier.slots, tier.ignored):
                 if tensor is not None:
                     tensor.record_stream(current)
 
@@ -250,12 +256,24 @@ class TieredTable(HostTable):
         if tier is None:
             return
         self._note_stream(tier)
-        if tier.slots is not None:
-            index = tier.slots[index].long()
-        places = (index >= 0).nonzero().view(-1)
+        slots = index if tier.slots is None else tier.slots[index]
+        if self.device.type == "cuda":
+            with on_device(self.device):
+                self._scatter_hot_cuda(tier, slots, rows)
+            return
+        places = (slots >= 0).nonzero().view(-1)
         size = word_bytes(self.row_bytes, tier.hot.data_ptr(), rows.data_ptr())
         hot, words = as_words(tier.hot, size), as_words(rows, size)
-        hot.index_copy_(0, index[places], words[places])
+        hot.index_copy_(0, slots[places].long(), words[places])
+
+    def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
+        stream = torch.cuda.current_stream(self.device).cuda_stream
+        plan = self.plan(slots.numel(), is_trusted=False)
+        launch = notes_of(self.device, stream).launch(plan, stream)
+        # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes
+        # such "ids" is of no interest.
+        launch = replace(launch, wrong=tier.ignored)
+        scatter_rows(tier.hot, slots, rows, row_bytes=self.row_bytes, launch=launch)
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_tier": None, "_counts": None}

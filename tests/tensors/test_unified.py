@@ -139,7 +139,8 @@ def test_without_plain_operands_on_the_cpu_the_gpu_runs(x, run):
 
     assert type(out) is torch.Tensor
     assert out.device.type == RESULT_DEVICE
-    torch.testing.assert_close(out.cpu(), run(x))
+    # A GPU adds in another order.
+    torch.testing.assert_close(out.cpu(), run(x), rtol=1e-4, atol=1e-5)
 
 
 def test_with_a_plain_operand_the_cpu_runs(x):
@@ -324,7 +325,7 @@ def test_gradients(x, run):
     run(y).square().sum().backward()
 
     run(plain).square().sum().backward()
-    torch.testing.assert_close(y.grad, plain.grad)
+    torch.testing.assert_close(y.grad, plain.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_as_a_parameter_under_an_optimizer(x):
