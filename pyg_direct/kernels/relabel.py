@@ -18,8 +18,8 @@ chunks.
 
 import numpy as np
 from numba import cuda, njit, prange
-from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 
+from pyg_direct.kernels.atomic import or_word
 from pyg_direct.kernels.cpu import cpu_kernel
 from pyg_direct.kernels.launch import CudaKernel
 
@@ -101,30 +101,6 @@ count_marks_cpu = cpu_kernel(_count_marks)
 rank_marks_cpu = cpu_kernel(_rank_marks)
 relabel_nodes_cpu = cpu_kernel(_relabel_nodes)
 forget_nodes_cpu = cpu_kernel(_forget_nodes)
-
-
-if IS_SIMULATOR:
-
-    @cuda.jit(device=True)
-    def or_word(words, index, bits):
-        """Set bits of a word, all at once."""
-        cuda.atomic.or_(words, index, bits)
-
-else:
-    from numba.cuda.extending import intrinsic
-
-    # Numba's own atomics take arrays, and our kernels take addresses.
-    @intrinsic
-    def or_word(typing_context, words, index, bits):
-        """Set bits of a word, all at once."""
-        from numba.cuda import types
-
-        def generate(context, builder, signature, arguments):
-            address = builder.gep(arguments[0], [arguments[1]])
-            value = context.cast(builder, arguments[2], signature.args[2], types.int64)
-            return builder.atomic_rmw("or", address, value, "monotonic")
-
-        return types.int64(words, index, bits), generate
 
 
 @cuda.jit(device=True)

@@ -9,43 +9,18 @@ that is done takes the next piece of work, whoever it is.
 from numba import cuda
 from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 
+from pyg_direct.kernels.atomic import add_to_word
+
 # The simulator has no warps: there each thread is one of a single lane, and few are enough.
 LANES_PER_WARP = 1 if IS_SIMULATOR else 32
 MAX_WARPS_PER_BLOCK = 2 if IS_SIMULATOR else 32
 ALL_LANES = 0xFFFFFFFF
 
-if IS_SIMULATOR:
 
-    @cuda.jit(device=True)
-    def add_to_word(words, index, value):
-        """Add to a word that other threads add to, and return what it was before."""
-        return cuda.atomic.add(words, index, value)
-
-    @cuda.jit(device=True)
-    def from_first_lane(value):
-        """Return what the first lane of the warp has."""
-        return value
-
-else:
-    from numba.cuda.extending import intrinsic
-
-    # Numba's own atomics take arrays, and our kernels take addresses.
-    @intrinsic
-    def add_to_word(typing_context, words, index, value):
-        """Add to a word that other threads add to, and return what it was before."""
-        from numba.cuda import types
-
-        def generate(context, builder, signature, arguments):
-            address = builder.gep(arguments[0], [arguments[1]])
-            addend = context.cast(builder, arguments[2], signature.args[2], types.int64)
-            return builder.atomic_rmw("add", address, addend, "monotonic")
-
-        return types.int64(words, index, value), generate
-
-    @cuda.jit(device=True)
-    def from_first_lane(value):
-        """Return what the first lane of the warp has."""
-        return cuda.shfl_sync(ALL_LANES, value, 0)
+@cuda.jit(device=True)
+def from_first_lane(value):
+    """Return what the first lane of the warp has."""
+    return value if IS_SIMULATOR else cuda.shfl_sync(ALL_LANES, value, 0)
 
 
 @cuda.jit(device=True)
