@@ -251,10 +251,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         return finish_output(output, self.subgraph_type)
 
     def _sample(
-        self,
-        seed: dict[NodeType, Tensor],
-        seed_time: dict[NodeType, Tensor] | None,
-        key: int,
+        self, seed: dict[NodeType, Tensor], seed_time: dict[NodeType, Tensor] | None, key: int
     ) -> SamplerOutput | HeteroSamplerOutput:
         seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
         times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
@@ -268,11 +265,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             is_induced=self.subgraph_type == SubgraphType.induced,
         )  # fmt: skip
         return make_output(
-            sampled,
-            subgraph_type=self.subgraph_type,
+            sampled, subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,
             is_backward=self.sample_direction == "backward",
-            is_hetero=self.is_hetero,
-        )
+        )  # fmt: skip
 
     def capture_pending(self) -> None:
         """Capture what other threads left to this one; see ``capture.deferred_captures``."""
