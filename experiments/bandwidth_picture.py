@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from experiments.job import job_folder
 from experiments.table import Rows
 
 FILE_NAME = "bandwidth.png"
@@ -39,7 +40,7 @@ def draw_bandwidth(rows: Rows, folder: Path | None = None) -> Path:
     figure.supxlabel("bytes a row" if varied == "row_bytes" else "multiprocessors")
     figure.supylabel("GB/s")
     figure.tight_layout()
-    path = (folder or _job_folder()) / FILE_NAME
+    path = (folder or job_folder() or Path()) / FILE_NAME
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
     return path
@@ -66,9 +67,3 @@ def draw_panel(axis: Any, rows: Rows, varied: str = "row_bytes") -> None:
         axis.axhline(rows[0]["memcpy_gb_per_s"], color="gray", linestyle=":", label="memcpy")
     if varied == "row_bytes" and len({row[varied] for row in rows}) > 1:
         axis.set_xscale("log", base=2)
-
-
-def _job_folder() -> Path:
-    from hydra.core.hydra_config import HydraConfig
-
-    return Path(HydraConfig.get().runtime.output_dir) if HydraConfig.initialized() else Path()

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hydra.core.hydra_config import HydraConfig
-
+from experiments.job import job_folder
 from experiments.table import Rows
 
 FILE_NAME = "fullbatch.png"
@@ -42,7 +41,7 @@ def draw_benchmark(rows: Rows, folder: Path | None = None) -> Path:
             axis.set_title(f"{graph}: {title}", fontsize=9)
             axis.tick_params(labelsize=7)
     figure.tight_layout()
-    path = (folder or _job_folder()) / FILE_NAME
+    path = (folder or job_folder() or Path()) / FILE_NAME
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path
@@ -51,9 +50,3 @@ def draw_benchmark(rows: Rows, folder: Path | None = None) -> Path:
 def _label(row: dict[str, object]) -> str:
     label = f"{row['method']} {row.get('dtype')}, {row.get('variant')}, P={row['ranks']}"
     return f"{label} (failed)" if "error" in row else label
-
-
-def _job_folder() -> Path:
-    if HydraConfig.initialized():
-        return Path(HydraConfig.get().runtime.output_dir)
-    return Path()

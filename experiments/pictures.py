@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-
+from experiments.job import job_folder
 from pyg_direct.loader.stats import StageSpan
 
 # More batches than these are too narrow to be seen.
@@ -22,7 +21,8 @@ def draw_bars(rows: list[dict[str, Any]], name: str) -> Path | None:
     name : str
         File in Hydra's output folder; nothing is drawn outside a job of Hydra's.
     """
-    if not HydraConfig.initialized():
+    folder = job_folder()
+    if folder is None:
         return None
     import matplotlib
 
@@ -41,7 +41,7 @@ def draw_bars(rows: list[dict[str, Any]], name: str) -> Path | None:
         axis.bar_label(drawn, fmt="%.2f", padding=2)
         axis.set(title=graph, xlabel="ms a batch", xscale="log")
         axis.invert_yaxis()
-    path = Path(HydraConfig.get().runtime.output_dir) / name
+    path = folder / name
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path
@@ -57,7 +57,8 @@ def draw_timeline(spans: dict[str, tuple[StageSpan, ...]], name: str) -> Path | 
     name : str
         File in Hydra's output folder; nothing is drawn outside a job of Hydra's.
     """
-    if not HydraConfig.initialized() or not spans:
+    folder = job_folder()
+    if folder is None or not spans:
         return None
     import matplotlib
 
@@ -71,7 +72,7 @@ def draw_timeline(spans: dict[str, tuple[StageSpan, ...]], name: str) -> Path | 
         draw_stages(axis, drawn)
         axis.set_title(case, fontsize=8, loc="left")
     axes[-1, 0].set_xlabel("ms since the first batch was asked for")
-    path = Path(HydraConfig.get().runtime.output_dir) / name
+    path = folder / name
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from experiments.job import job_folder
 from experiments.table import Rows
 
 FILE_NAME = "tiers.png"
@@ -23,7 +24,7 @@ def draw_tiers(rows: Rows, folder: Path | None = None) -> Path | None:
     folder : Path, optional
         Hydra's folder of the job where not given; nothing is drawn outside a job of Hydra's.
     """
-    folder = folder or _job_folder()
+    folder = folder or job_folder()
     if folder is None:
         return None
     import matplotlib as mpl
@@ -50,9 +51,3 @@ def draw_panel(axis: Any, rows: Rows, column: str) -> None:
             label=score, marker="o", markersize=3,
         )  # fmt: skip
     axis.set(xlabel="budget, % of the bytes of all features", ylabel=PANELS[column], ylim=(0, None))
-
-
-def _job_folder() -> Path | None:
-    from hydra.core.hydra_config import HydraConfig
-
-    return Path(HydraConfig.get().runtime.output_dir) if HydraConfig.initialized() else None

@@ -128,7 +128,7 @@ class HostTable(Table):
 
     def _gather_cuda(self, request: Request, out: Tensor, is_checked: bool) -> None:
         plan = self.plan(len(request), is_sorted=request.is_sorted, is_trusted=is_checked)
-        ids, places = request.index, None
+        places = None
         if plan.way == SORTED:
             if not is_checked:
                 request.check(self.name, self.num_rows)
