@@ -76,9 +76,8 @@ def csr_matrix(crow: Tensor, col: Tensor, values: Tensor, num_columns: int) -> T
     with warnings.catch_warnings():
         # torch says once a process that CSR is in beta; its product is all that is used here.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            crow, col, values, size=(crow.numel() - 1, num_columns), check_invariants=False
-        )
+        with torch.sparse.check_sparse_tensor_invariants(False):
+            return torch.sparse_csr_tensor(crow, col, values, size=(crow.numel() - 1, num_columns))
 
 
 def cut_tiles(

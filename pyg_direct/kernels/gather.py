@@ -12,9 +12,16 @@ import numpy as np
 from numba import cuda, prange
 
 from pyg_direct.kernels.cpu import cpu_kernel
-from pyg_direct.kernels.launch import CudaKernel
+from pyg_direct.kernels.launch import CudaKernel, span_of
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
-from pyg_direct.kernels.walk import WORD_BYTES, GatherLaunch, launch_walk, locate_word, store_pieces
+from pyg_direct.kernels.walk import (
+    WORD_BYTES,
+    GatherLaunch,
+    launch_walk,
+    locate_word,
+    read_word,
+    store_pieces,
+)
 
 STEPS_IN_FLIGHT = 4
 
@@ -40,7 +47,8 @@ def gather_rows(
     places : int64 device array, shape (N,), optional
         Where in ``out`` the row of each id belongs, every place once. By default its own.
     """
-    launch_walk(_gather_rows_kernel, table, index, out, places, row_bytes, launch)
+    table = span_of(table)
+    launch_walk(_gather_rows_kernel, table, index, out, places, row_bytes, launch, table)
 
 
 def scatter_rows(
@@ -89,10 +97,11 @@ def scatter_rows_cpu(table, index, rows):
 def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_rows_kernel(
         base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
-        log_lanes, rows_per_ticket, tickets, wrong,
+        log_lanes, rows_per_ticket, tickets, wrong, table,
     ):  # fmt: skip
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
+        num_bytes = num_rows * row_bytes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
@@ -115,10 +124,10 @@ def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
                     row_bytes, num_steps, log_lanes, wrong,
                 )  # fmt: skip
                 # All four reads cross the bus before the first of them is needed.
-                word_a = base[a[0]] if a[0] >= 0 else np.uint32(0)
-                word_b = base[b[0]] if b[0] >= 0 else np.uint32(0)
-                word_c = base[c[0]] if c[0] >= 0 else np.uint32(0)
-                word_d = base[d[0]] if d[0] >= 0 else np.uint32(0)
+                word_a = read_word(base, table, piece_bytes, shift, num_bytes, a[0])
+                word_b = read_word(base, table, piece_bytes, shift, num_bytes, b[0])
+                word_c = read_word(base, table, piece_bytes, shift, num_bytes, c[0])
+                word_d = read_word(base, table, piece_bytes, shift, num_bytes, d[0])
                 store_pieces(out, row_bytes, piece_bytes, a, word_a)
                 store_pieces(out, row_bytes, piece_bytes, b, word_b)
                 store_pieces(out, row_bytes, piece_bytes, c, word_c)
@@ -128,7 +137,7 @@ def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
 
     return CudaKernel(
         gather_rows_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
-        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64,
+        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, f"uint{8 * piece_bytes}",
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from pyg_direct.kernels.walk import (
     GatherLaunch,
     launch_walk,
     pick_row,
+    read_word,
     store_pieces,
     word_of_row,
 )
@@ -75,7 +76,10 @@ def gather_tiers(
         )
     # Its rows begin at no more places of a line than those of a table at any address.
     near = Span(near.address, -(-near.num_bytes // WORD_BYTES) * WORD_BYTES)
-    launch_walk(_gather_tiers_kernel, table, index, out, places, row_bytes, launch, near, slots)
+    table = span_of(table)
+    launch_walk(
+        _gather_tiers_kernel, table, index, out, places, row_bytes, launch, table, near, slots
+    )
 
 
 @cpu_kernel
@@ -106,20 +110,26 @@ def locate_tiered_word(step, picked, slot, shift, row_bytes, num_steps, log_lane
 
 
 @cuda.jit(device=True)
-def read_word(base, hot, located):
+def read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, located):
     """Return the word from where its row stands, 0 if there is none."""
-    source = hot if located[2] else base
-    return source[located[0]] if located[0] >= 0 else np.uint32(0)
+    word, is_hot = located[0], located[2]
+    if piece_bytes == WORD_BYTES:
+        source = hot if is_hot else base
+        return source[word] if word >= 0 else np.uint32(0)
+    if is_hot and word >= 0:
+        return hot[word]
+    return read_word(base, table, piece_bytes, shift, num_bytes, word)
 
 
 @cache
 def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_tiers_kernel(
         base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
-        log_lanes, rows_per_ticket, tickets, wrong, hot, slots,
+        log_lanes, rows_per_ticket, tickets, wrong, table, hot, slots,
     ):  # fmt: skip
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
+        num_bytes = num_rows * row_bytes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
@@ -156,10 +166,10 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
                 d = locate_tiered_word(
                     step + 3, pick_d, slot_d, shift, row_bytes, num_steps, log_lanes
                 )
-                word_a = read_word(base, hot, a)
-                word_b = read_word(base, hot, b)
-                word_c = read_word(base, hot, c)
-                word_d = read_word(base, hot, d)
+                word_a = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, a)
+                word_b = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, b)
+                word_c = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, c)
+                word_d = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, d)
                 located = a[0], a[1], pick_a[1]
                 store_pieces(out, row_bytes, piece_bytes, located, word_a)
                 located = b[0], b[1], pick_b[1]
@@ -173,7 +183,8 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
 
     return CudaKernel(
         gather_tiers_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
-        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, np.uint32, np.int32,
+        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, f"uint{8 * piece_bytes}",
+        np.uint32, np.int32,
         # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
         max_registers=64,
     )  # fmt: skip

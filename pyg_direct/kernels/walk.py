@@ -128,7 +128,7 @@ def launch_walk(
     table, rows, num_ids = span_of(table), span_of(rows), len(index)
     shift = table.address % LINE_BYTES
     walk = row_walk(row_bytes, shift, rows.address % WORD_BYTES)
-    # The walk begins on a line, and its last word may end behind the last row.
+    # The walk counts words from a line, and its last word may end behind the last row.
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
     warps_per_block = -(-launch.num_warps // launch.max_blocks)
     kernel_for(walk.piece_bytes, index.itemsize)(
@@ -191,6 +191,27 @@ def locate_word(
         return -1, 0, 0
     start = shift + row * row_bytes
     return word_of_row(step, start, row_bytes, num_steps, log_lanes), start, place
+
+
+@cuda.jit(device=True)
+def read_word(base, table, piece_bytes, shift, num_bytes, word):
+    """Return a word of the table, 0 if there is none.
+
+    Of a word that an end of the table cuts, only what the table holds is read, in pieces of its
+    own: what lies beside it belongs to others. Words that consist of one piece are never cut.
+    """
+    if word < 0:
+        return np.uint32(0)
+    offset = word * WORD_BYTES - shift
+    if piece_bytes == WORD_BYTES or 0 <= offset <= num_bytes - WORD_BYTES:
+        return base[word]
+    value = np.uint32(0)
+    for piece in range(WORD_BYTES // piece_bytes):
+        begin = offset + piece * piece_bytes
+        if 0 <= begin < num_bytes:
+            part = np.uint32(table[begin // piece_bytes])
+            value |= np.uint32(part << np.uint32(8 * piece_bytes * piece))
+    return value
 
 
 @cuda.jit(device=True)

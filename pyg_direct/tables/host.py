@@ -135,7 +135,7 @@ class HostTable(Table):
                 is_checked = True
             ids, places = request.in_order(self.device, self.num_rows)
         elif plan.way == INDEX_SELECT:
-            alias = self._integer_alias()
+            alias = self._selectable_alias()
             torch.index_select(alias, 0, request.ids(self.device), out=out.view(alias.dtype))
             return
         else:
@@ -194,11 +194,12 @@ class HostTable(Table):
             self._span = Span(self._array.device_address, self._array.num_bytes)
         return self._span
 
-    def _integer_alias(self) -> Tensor:
-        """Return the rows for torch, as integers, since it does not select every dtype."""
+    def _selectable_alias(self) -> Tensor:
+        """Return the rows for torch, as integers: it does not select every dtype."""
         if self._alias is None:
-            alias = self._array.cuda_view(self.device)
-            self._alias = alias.view(INTEGERS[min(8, self.dtype.itemsize)])
+            # complex128 has no integer of its size, and torch selects it as it is.
+            dtype = INTEGERS.get(self.dtype.itemsize, self.dtype)
+            self._alias = self._array.cuda_view(self.device).view(dtype)
         return self._alias
 
     def __getstate__(self) -> dict[str, Any]:

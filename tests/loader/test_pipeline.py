@@ -347,7 +347,7 @@ class TestOnGpu:
     def test_epochs_share_streams_and_captured_batches(self):
         stores = from_data(make_data(400, 4000), "cuda")
         sampler = DirectNeighborSampler(stores, [4, 3], device="cuda")
-        loader = NeighborLoader(stores, [4, 3], batch_size=50, neighbor_sampler=sampler)
+        loader = NeighborLoader(stores, [4, 3], batch_size=50, neighbor_sampler=sampler, depth=2)
 
         for _ in range(4):
             list(loader)
