@@ -3,9 +3,10 @@
 Types that NumPy lacks are stored as integers of the same size; the manifest keeps their name.
 """
 
+import math
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,19 +69,59 @@ def write_array(
     TypeError
         If the element type cannot be stored.
     """
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise TypeError(f"{file} holds {tensor.dtype}, expected one of {sorted(DTYPES)}")
-    checksum = 0
+    return write_pieces(
+        folder, file, _pieces(tensor), dtype=tensor.dtype, shape=tuple(tensor.shape), report=report
+    )
+
+
+def write_pieces(
+    folder: Path,
+    file: str,
+    pieces: Iterable[memoryview],
+    *,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    report: Callable[[int], Any],
+) -> StoredArray:
+    """Write an array that arrives in pieces and wait until the disk has it.
+
+    Parameters
+    ----------
+    folder : Path
+        Exists.
+    file : str
+        Must not exist in it.
+    pieces : iterable of memoryview
+        All bytes of the array, row by row; none is kept.
+    dtype : torch.dtype
+    shape : tuple of int
+    report : callable
+        Called with the number of bytes after each piece.
+
+    Raises
+    ------
+    TypeError
+        If the element type cannot be stored.
+    ValueError
+        If the pieces are not as many bytes as ``shape`` asks for.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise TypeError(f"{file} holds {dtype}, expected one of {sorted(DTYPES)}")
+    checksum = num_bytes = 0
     with (folder / file).open("xb") as target:
-        target.write(_header(_numpy_dtype(tensor.dtype), tuple(tensor.shape)))
-        for piece in _pieces(tensor):
+        target.write(_header(_numpy_dtype(dtype), shape))
+        for piece in pieces:
             target.write(piece)
             checksum = zlib.crc32(piece, checksum)
+            num_bytes += piece.nbytes
             report(piece.nbytes)
         target.flush()
         os.fsync(target.fileno())
-    return StoredArray(file=file, dtype=dtype, shape=tuple(tensor.shape), checksum=checksum)
+    expected = math.prod(shape) * dtype.itemsize
+    if num_bytes != expected:
+        raise ValueError(f"{file} got {num_bytes} bytes, expected {expected} for shape {shape}")
+    return StoredArray(file=file, dtype=name, shape=shape, checksum=checksum)
 
 
 def map_array(folder: Path, stored: StoredArray) -> Tensor:

@@ -1,5 +1,6 @@
 """From PyG's in-memory graphs to a pair of stores, without a copy of any feature."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
 from pyg_direct.stores.graph import DirectGraphStore
 from pyg_direct.stores.placing import Score, place
+
+Size = tuple[int | None, int | None]
 
 
 def from_data(
@@ -56,62 +59,70 @@ def from_data(
     if not isinstance(data, Data | HeteroData):
         raise TypeError(f"data is a {type(data).__name__}, expected Data or HeteroData")
     feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
-    if isinstance(data, Data):
-        _put_nodes(feature_store, data._store, None)
-        stores = feature_store, graph_store
-        _put_edges(*stores, data._store, None, (data.num_nodes,) * 2, is_sorted)
-    else:
-        _put_types(feature_store, graph_store, data, is_sorted)
+    for group_name, name, tensor in tensors_of(data):
+        feature_store.put_tensor(tensor, group_name=group_name, attr_name=name, index=None)
+    for edge_type, edge_index, size in edges_of(data):
+        graph_store.put_edge_index(
+            edge_index, edge_type=edge_type, layout="coo", size=size, is_sorted=is_sorted
+        )
     if budget_bytes is not None:
         place(feature_store, graph_store, budget_bytes, score=score, seeds=seeds)
     return feature_store, graph_store
 
 
-def _put_types(
-    feature_store: DirectFeatureStore,
-    graph_store: DirectGraphStore,
-    data: HeteroData,
-    is_sorted: bool,
-) -> None:
-    for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
-        _put_nodes(feature_store, storage, node_type)
-    for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
-        size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
-        _put_edges(feature_store, graph_store, storage, edge_type, size, is_sorted)
+def tensors_of(data: Data | HeteroData) -> Iterator[tuple[Any, str, Tensor]]:
+    """Yield group, name and tensor of all nodes and edges, where they are, without a copy.
+
+    Raises
+    ------
+    TypeError
+        If one of them is sparse.
+    """
+    for node_type, storage in _node_storages(data):
+        for name, value in storage.items():
+            if isinstance(value, Tensor) and storage.is_node_attr(name):
+                yield node_type, name, _dense(name, value)
+    for edge_type, storage in _edge_storages(data):
+        group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
+        for name, value in storage.items():
+            # Pairs of nodes, such as ``edge_label_index``, are no rows, even if there are as many.
+            is_row = storage.is_edge_attr(name) and "index" not in name and name != "adj_t"
+            if isinstance(value, Tensor) and is_row:
+                yield group_name, name, _dense(name, value)
 
 
-def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:
-    for name, value in storage.items():
-        if isinstance(value, Tensor) and storage.is_node_attr(name):
-            _refuse_sparse(name, value)
-            feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
+def edges_of(data: Data | HeteroData) -> Iterator[tuple[Any, tuple[Tensor, Tensor], Size]]:
+    """Yield edge type, sources and destinations, and sizes of every ``edge_index``; no copy.
 
-
-def _put_edges(
-    feature_store: DirectFeatureStore,
-    graph_store: DirectGraphStore,
-    storage: Any,
-    edge_type: Any,
-    size: tuple[int | None, int | None],
-    is_sorted: bool,
-) -> None:
-    group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
-    for name, value in storage.items():
-        if name == "adj_t":
+    Raises
+    ------
+    TypeError
+        If there is an ``adj_t``.
+    """
+    for edge_type, storage in _edge_storages(data):
+        if "adj_t" in storage:
             raise TypeError("data holds 'adj_t', expected 'edge_index'; remove T.ToSparseTensor")
-        if name == "edge_index":
-            graph_store.put_edge_index(
-                (value[0], value[1]), edge_type=edge_type, layout="coo", size=size,
-                is_sorted=is_sorted,
-            )  # fmt: skip
-        # Pairs of nodes, such as ``edge_label_index``, are no rows, even if there are as many.
-        elif isinstance(value, Tensor) and storage.is_edge_attr(name) and "index" not in name:
-            _refuse_sparse(name, value)
-            feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
+        if "edge_index" in storage:
+            ends = (data, data) if edge_type is None else (data[edge_type[0]], data[edge_type[-1]])
+            size = (ends[0].num_nodes, ends[1].num_nodes)
+            yield edge_type, (storage["edge_index"][0], storage["edge_index"][1]), size
 
 
-def _refuse_sparse(name: str, value: Tensor) -> None:
+def _node_storages(data: Data | HeteroData) -> list[tuple[Any, Any]]:
+    if isinstance(data, Data):
+        return [(None, data._store)]
+    return list(zip(data.node_types, data.node_stores, strict=True))
+
+
+def _edge_storages(data: Data | HeteroData) -> list[tuple[Any, Any]]:
+    if isinstance(data, Data):
+        return [(None, data._store)]
+    return list(zip(data.edge_types, data.edge_stores, strict=True))
+
+
+def _dense(name: str, value: Tensor) -> Tensor:
     if value.layout != torch.strided:
         raise TypeError(
             f"{name} is a {value.layout} tensor, expected a dense one; call .to_dense()"
         )
+    return value

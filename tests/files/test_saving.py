@@ -12,6 +12,8 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_direct.files import StoredGraphError, load, save
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, from_data
+from tests.files.bars import record_bars
+from tests.files.peak import MIB, peak_bytes
 from tests.stores.contract import DTYPES, FeatureStoreContract, assert_same_bits, random_rows
 
 
@@ -102,6 +104,76 @@ def test_data_is_saved_as_its_stores(tmp_path, device):
     assert features.groups() == {"paper": ["x"], ("author", "writes", "paper"): ["edge_attr"]}
     assert_same_bits(features["paper", "x", [3, 0]], data["paper"].x[[3, 0]])
     assert edges.num_nodes() == {"author": 3, "paper": 20}
+
+
+@pytest.mark.parametrize("order", ["rows", "columns"])
+def test_data_is_never_twice_in_memory(tmp_path, order):
+    shape = "1 << 16, 256" if order == "rows" else "256, 1 << 16"
+
+    peak = peak_bytes(
+        f"""
+import pyg_direct.files.arrays as arrays
+arrays.PIECE_BYTES = 1 << 20
+x = torch.ones({shape})
+data = Data(x=x if len(x) > 256 else x.T, edge_index=torch.tensor([[0, 1], [1, 0]]))
+pyg_direct.save(Data(x=data.x[:9], edge_index=data.edge_index), {str(tmp_path)!r})
+""",
+        f"pyg_direct.save(data, {str(tmp_path)!r})",
+    )
+
+    # 64 MiB of features in pieces of one.
+    assert peak < 16 * MIB
+    rows = load(tmp_path, "cpu")[0].table(None, "x").rows()
+    assert rows.shape == (1 << 16, 256)
+    assert bool((rows == 1).all())
+
+
+def test_edge_types_are_compressed_one_at_a_time(tmp_path, monkeypatch):
+    data = HeteroData()
+    data["a"].num_nodes = 3
+    for name in ("first", "second"):
+        data["a", name, "a"].edge_index = torch.tensor([[0, 1], [2, 0]])
+    sizes = []
+    put = DirectGraphStore.put_edge_index
+    monkeypatch.setattr(
+        DirectGraphStore,
+        "put_edge_index",
+        lambda store, *args, **kwargs: (
+            put(store, *args, **kwargs),
+            sizes.append(len(store.topologies())),
+        )[0],
+    )
+
+    save(data, tmp_path)
+
+    assert sizes == [1, 1]
+    assert load(tmp_path, "cpu")[1].edge_types() == data.edge_types
+
+
+@pytest.mark.parametrize("is_ascending", [False, True], ids=["shuffled", "ascending"])
+def test_progress_ends_where_it_said(tmp_path, monkeypatch, is_ascending):
+    data = graph()
+    if is_ascending:
+        data.edge_index = data.edge_index[:, data.edge_index[1].argsort()]
+    bars = record_bars(monkeypatch)
+
+    save(data, tmp_path, progress=True)
+    save(load(tmp_path, "cpu"), tmp_path, progress=True)
+
+    assert len(bars) == 2
+    assert all(bar.n == bar.total > 50 * 16 * 4 for bar in bars)
+
+
+def test_a_failure_leaves_the_old_graph_alone(tmp_path):
+    save(graph(value=1.0), tmp_path)
+    before = sorted(tmp_path.iterdir())
+    data = graph(value=2.0)
+    data.bad = torch.zeros(50, dtype=torch.uint16)
+
+    with pytest.raises(TypeError, match="uint16"):
+        save(data, tmp_path)
+
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_rows_are_mapped_from_a_page_on(tmp_path):
