@@ -3,7 +3,7 @@
 Rows stay in host memory; kernels fetch what a mini-batch needs straight over the bus.
 """
 
-from pyg_direct.files import StoredGraphError, load, save
+from pyg_direct.files import StoredGraphError, convert_ogb, load, save
 from pyg_direct.loader import LinkNeighborLoader, NeighborLoader
 from pyg_direct.memory import HostMappingError
 from pyg_direct.sampler import DirectNeighborSampler
@@ -28,6 +28,7 @@ __all__ = [
     "SparseAdagrad",
     "SparseAdam",
     "StoredGraphError",
+    "convert_ogb",
     "count_accesses",
     "expected_accesses",
     "from_data",
