@@ -7,51 +7,69 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from experiments.datasets.splits import set_masks
+import pyg_direct
+from experiments.datasets.splits import MASKS, set_masks
+from pyg_direct.files.manifest import FILE_NAME
 
 NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
 
 
 def ogbn(*, name: str, root: str | Path, undirected: bool) -> Data:
-    """Load a graph through the package ``ogb``.
+    """Load a graph through the package ``ogb``, or one that ``pyg_direct.convert_ogb`` stored.
 
     Parameters
     ----------
     name : str
         ``ogbn-arxiv``, ``ogbn-products`` or ``ogbn-papers100M``.
     root : path
-        Folder of all OGB graphs; what is missing there is downloaded, after a question.
+        Folder of all OGB graphs; what is missing there is downloaded, after a question. Or the
+        folder of this graph alone, converted, which needs no ``ogb``.
     undirected : bool
         Whether to add the opposite of each edge.
 
     Returns
     -------
     Data
-        Stands on the arrays that ``ogb`` loaded; features are copied only if those do not lie row
-        by row. The class of a node without one is -1.
+        Stands on the arrays that ``ogb`` loaded, or on mapped files; features are copied only if
+        those do not lie row by row. The class of a node without one is -1.
 
     Raises
     ------
     ImportError
-        If ``ogb`` is not installed.
+        If ``ogb`` is needed and not installed.
     ValueError
         If there is no graph of that name here.
     """
     if name not in NAMES:
         raise ValueError(f"dataset.name ({name}) is unknown, expected one of {', '.join(NAMES)}")
+    if (Path(root) / FILE_NAME).is_file():
+        return _converted(Path(root), undirected)
     graph, labels, split = _load(name, root)
     edge_index = torch.from_numpy(graph["edge_index"])
     data = Data(
         x=torch.from_numpy(graph["node_feat"]).contiguous(),
-        y=torch.from_numpy(np.nan_to_num(labels, nan=-1).astype(np.int64)).view(-1),
+        y=_classes(torch.from_numpy(labels)),
         edge_index=to_undirected(edge_index) if undirected else edge_index,
     )
     return set_masks(data, *(torch.tensor(split[part]) for part in ("train", "valid", "test")))
+
+
+def _converted(folder: Path, undirected: bool) -> Data:
+    feature_store, graph_store = pyg_direct.load(folder, "cpu")
+    edge_index = torch.stack(graph_store.get_edge_index(edge_type=None, layout="coo"))
+    tensors = {name: feature_store.table(None, name).rows() for name in ("x", "y", *MASKS)}
+    data = Data(edge_index=to_undirected(edge_index) if undirected else edge_index, **tensors)
+    data.y = _classes(data.y)
+    return data
+
+
+def _classes(labels: Tensor) -> Tensor:
+    return labels.nan_to_num(nan=-1).long().view(-1)
 
 
 def _load(name: str, root: str | Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:

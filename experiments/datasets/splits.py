@@ -5,6 +5,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 TRAIN_SHARE, VAL_SHARE = 0.6, 0.2
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def split_at_random(data: Data, generator: torch.Generator) -> Data:
@@ -34,7 +35,7 @@ def set_masks(data: Data, train: Tensor, val: Tensor, test: Tensor) -> Data:
     train, val, test : int64 Tensor
         Node ids of each split.
     """
-    for name, nodes in {"train_mask": train, "val_mask": val, "test_mask": test}.items():
+    for name, nodes in zip(MASKS, (train, val, test), strict=True):
         data[name] = torch.zeros(data.num_nodes, dtype=torch.bool)
         data[name][nodes] = True
     return data

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import pyg_direct
 from experiments.datasets import ogbn
 
 
@@ -87,6 +88,24 @@ def _write_raw_files(folder):
     }
     for name, text in tables.items():
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])
+def test_ogbn_opens_a_converted_graph(tmp_path, monkeypatch, undirected):
+    monkeypatch.setitem(sys.modules, "ogb", None)
+    _write_raw_files(tmp_path / "ogbn_arxiv")
+    table = tmp_path / "ogbn_arxiv/raw/node-label.csv.gz"
+    table.write_bytes(gzip.compress(b"0\n1\nnan\n1"))
+    pyg_direct.convert_ogb(tmp_path / "ogbn_arxiv", tmp_path / "graph")
+
+    data = ogbn(name="ogbn-arxiv", root=tmp_path / "graph", undirected=undirected)
+
+    assert data.x.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert data.y.tolist() == [0, 1, -1, 1]
+    assert data.num_edges == (6 if undirected else 3)
+    assert data.train_mask.tolist() == [True, True, False, False]
+    stores = pyg_direct.from_data(data, "cpu")
+    assert stores[0][None, "x", [3]].tolist() == [[6, 7]]
 
 
 # The package itself warns at its import, and of nothing that matters here.
