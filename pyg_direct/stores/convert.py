@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -26,8 +27,9 @@ def from_data(
     Parameters
     ----------
     data : Data or HeteroData
-        Its tensors are used in place where they are contiguous; edges are compressed, which copies
-        them. What belongs to the graph as a whole stays in ``data`` alone.
+        Its tensors, NumPy arrays and memory maps are used in place where they are contiguous; edges
+        are compressed, which copies them. What belongs to the graph as a whole, and lists, stay in
+        ``data`` alone.
     device : torch.device or str, optional
         Where rows appear. None: the current GPU if there is one, else the CPU.
     is_sorted : bool
@@ -44,7 +46,8 @@ def from_data(
         Node tensors under their node type (None if homogeneous), edge tensors under their edge type
         (``(None, None)`` if homogeneous).
     graph_store : DirectGraphStore
-        Every ``edge_index``, as COO, with the sizes of ``data``.
+        Every ``edge_index``, as COO, with the sizes of ``data``, and the number of nodes of every
+        type. A homogeneous graph without edges gets an empty ``edge_index``.
 
     Raises
     ------
@@ -58,8 +61,12 @@ def from_data(
     feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
     if isinstance(data, Data):
         _put_nodes(feature_store, data._store, None)
-        stores = feature_store, graph_store
-        _put_edges(*stores, data._store, None, (data.num_nodes,) * 2, is_sorted)
+        stores, size = (feature_store, graph_store), (data.num_nodes,) * 2
+        _put_edges(*stores, data._store, None, size, is_sorted)
+        if data.num_nodes and not graph_store.edge_types():
+            graph_store.put_edge_index(
+                torch.empty((2, 0), dtype=torch.int64), edge_type=None, layout="coo", size=size
+            )
     else:
         _put_types(feature_store, graph_store, data, is_sorted)
     if budget_bytes is not None:
@@ -75,6 +82,8 @@ def _put_types(
 ) -> None:
     for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
         _put_nodes(feature_store, storage, node_type)
+        if storage.num_nodes is not None:
+            graph_store.put_num_nodes(storage.num_nodes, node_type)
     for edge_type, storage in zip(data.edge_types, data.edge_stores, strict=True):
         size = (data[edge_type[0]].num_nodes, data[edge_type[-1]].num_nodes)
         _put_edges(feature_store, graph_store, storage, edge_type, size, is_sorted)
@@ -82,7 +91,7 @@ def _put_types(
 
 def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any) -> None:
     for name, value in storage.items():
-        if isinstance(value, Tensor) and storage.is_node_attr(name):
+        if isinstance(value, Tensor | np.ndarray) and storage.is_node_attr(name):
             _refuse_sparse(name, value)
             feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
 
@@ -105,13 +114,17 @@ def _put_edges(
                 is_sorted=is_sorted,
             )  # fmt: skip
         # Pairs of nodes, such as ``edge_label_index``, are no rows, even if there are as many.
-        elif isinstance(value, Tensor) and storage.is_edge_attr(name) and "index" not in name:
+        elif (
+            isinstance(value, Tensor | np.ndarray)
+            and storage.is_edge_attr(name)
+            and "index" not in name
+        ):
             _refuse_sparse(name, value)
             feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
 
 
-def _refuse_sparse(name: str, value: Tensor) -> None:
-    if value.layout != torch.strided:
+def _refuse_sparse(name: str, value: Any) -> None:
+    if isinstance(value, Tensor) and value.layout != torch.strided:
         raise TypeError(
             f"{name} is a {value.layout} tensor, expected a dense one; call .to_dense()"
         )
