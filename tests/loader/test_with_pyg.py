@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch_geometric.loader
-from torch_geometric.loader import PrefetchLoader
+from torch_geometric.loader import CachedLoader, ImbalancedSampler, PrefetchLoader, ZipLoader
 from torch_geometric.nn import GraphSAGE
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 from torch_geometric.utils import trim_to_layer
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
-from tests.loader.graphs import assert_batch, make_data, make_hetero_data
+from tests.loader.graphs import assert_batch, assert_same_batches, make_data, make_hetero_data
 
 
 def test_trim_to_layer(device):
@@ -59,6 +59,49 @@ def test_prefetch_loader_on_the_cpu():
     for batch in PrefetchLoader(loader, device="cpu"):
         batch.seeds = batch.input_id
         assert_batch(batch, data)
+
+
+@pytest.mark.parametrize("filter_per_worker", [None, True, False])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_zip_loader(device, filter_per_worker, num_workers):
+    if device.type == "cuda" and num_workers:
+        pytest.skip("its loaders have samplers on the GPU, which workers refuse in words")
+    data = make_data()
+    stores = from_data(data, device)
+    loaders = [NeighborLoader(stores, [4], input_nodes=nodes) for nodes in (range(30), [5, 1, 9])]
+    zipped = ZipLoader(
+        loaders, filter_per_worker=filter_per_worker, batch_size=2, num_workers=num_workers
+    )
+
+    seen = []
+    for batches in zipped:
+        for batch, nodes in zip(batches, (torch.arange(30), torch.tensor([5, 1, 9])), strict=True):
+            batch.seeds = nodes[batch.input_id.cpu()]
+            assert_batch(batch, data)
+        seen.append([batch.batch_size for batch in batches])
+    assert seen == [[2, 2], [1, 1]]
+
+
+def test_cached_loader(device):
+    loader = NeighborLoader(from_data(make_data(), device), [4, 3], batch_size=7)
+    cached = CachedLoader(loader, device=device)
+
+    first = list(cached)
+
+    assert_same_batches(first, list(cached))
+    assert loader.epoch == 1
+
+
+def test_imbalanced_sampler(device):
+    data = make_data()
+    data.y = torch.arange(60) // 50
+    sampler = ImbalancedSampler(data)
+    loader = NeighborLoader(from_data(data, device), [4], batch_size=10, sampler=sampler)
+
+    share = sum(int(batch.y[: batch.batch_size].sum()) for batch in loader) / 60
+
+    # A sixth of the nodes are of class 1; drawn evenly, half of the seeds are, give or take 0.065.
+    assert 0.25 < share < 0.75
 
 
 def test_stock_link_loader_takes_the_stores(device):
