@@ -9,6 +9,7 @@ from torch_geometric.sampler import BaseSampler, SamplerOutput
 from torch_geometric.utils import trim_to_layer
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
+from pyg_direct.loader.batch import DeviceData, DeviceHeteroData
 from tests.loader.graphs import assert_batch, assert_same_batches, make_data, make_hetero_data
 
 
@@ -117,6 +118,23 @@ def test_stock_link_loader_takes_the_stores(device):
     for batch, expected in zip(ours, stock, strict=True):
         for name in ("n_id", "e_id", "x", "edge_index", "edge_label_index", "edge_label"):
             assert batch[name].cpu().equal(expected[name].cpu()), name
+
+
+@pytest.mark.parametrize("cls", [DeviceData, DeviceHeteroData])
+def test_batches_on_a_gpu_have_nothing_to_pin(monkeypatch, cls):
+    batch, pinned = cls(), []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
+    if cls is DeviceData:
+        batch.x = torch.ones(2)
+    else:
+        batch["paper"].x = torch.ones(2)
+
+    batch.pin_memory()
+    assert len(pinned) == 1
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    assert batch.pin_memory() is batch
+    assert len(pinned) == 1
+    assert type(batch.clone()) is cls
 
 
 class _Own(BaseSampler):
@@ -235,20 +253,6 @@ def test_input_id(device):
     assert batch["paper"].n_id[:2].tolist() == [3, 1]
 
 
-def test_lightning_takes_the_stores():
-    pytest.importorskip("pytorch_lightning")
-    from torch_geometric.data import LightningNodeData
-
-    stores = from_data(make_data(), "cpu")
-    sampler = DirectNeighborSampler(stores, [4], device="cpu")
-    module = LightningNodeData(
-        stores, input_train_nodes=torch.arange(20), loader="custom", node_sampler=sampler,
-        batch_size=5,
-    )  # fmt: skip
-
-    assert len(list(module.train_dataloader())) == 4
-
-
 def _rss_mb():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
@@ -273,11 +277,21 @@ def test_a_thousand_epochs_keep_memory_flat(device, depth):
 
 @pytest.mark.gpu
 class TestOnGpu:
-    def test_prefetch_loader_cannot_pin_what_is_on_the_gpu(self):
-        loader = NeighborLoader(from_data(make_data(), "cuda"), [4], batch_size=7)
+    @pytest.mark.parametrize("depth", [0, 2])
+    @pytest.mark.parametrize("make", [make_data, make_hetero_data])
+    def test_prefetch_loader_passes_on_what_is_on_the_gpu(self, make, depth):
+        nodes = "paper" if make is make_hetero_data else None
+        loader = NeighborLoader(
+            from_data(make(), "cuda"), [4], nodes, batch_size=7, seed=1, depth=depth
+        )
 
-        with pytest.raises(RuntimeError, match="cannot pin"):
-            list(PrefetchLoader(loader))
+        batches = list(PrefetchLoader(loader))
+
+        loader.epoch = 0
+        assert_same_batches(batches, loader)
+        assert batches[0].is_cuda
+        pinned = batches[0].cpu().pin_memory()
+        assert (pinned["paper"] if nodes else pinned).x.is_pinned()
 
     def test_pinned_batches_of_a_store_on_the_cpu(self):
         data = make_data()
