@@ -1,16 +1,24 @@
 """What PyG and its users do with a loader: each works, or refuses and says the way out."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch_geometric.loader
 from torch_geometric.loader import CachedLoader, ImbalancedSampler, PrefetchLoader, ZipLoader
-from torch_geometric.nn import GraphSAGE
-from torch_geometric.sampler import BaseSampler, SamplerOutput
+from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv
+from torch_geometric.sampler import BaseSampler, HGTSampler, SamplerOutput, hgt_sampler
 from torch_geometric.utils import trim_to_layer
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
 from pyg_direct.loader.batch import DeviceData, DeviceHeteroData
-from tests.loader.graphs import assert_batch, assert_same_batches, make_data, make_hetero_data
+from tests.loader.graphs import (
+    assert_batch,
+    assert_hetero_batch,
+    assert_same_batches,
+    make_data,
+    make_hetero_data,
+)
 
 
 def test_trim_to_layer(device):
@@ -31,6 +39,43 @@ def test_trim_to_layer(device):
         )
         assert x.shape[0] == sum(batch.num_sampled_nodes[:2])
         assert edge_index.shape[1] == batch.num_sampled_edges[0]
+
+
+def test_trim_to_layer_of_a_heterogeneous_batch(device):
+    data = make_hetero_data()
+    data["author"].x = torch.randn(30, 4)
+    # Every type is a destination, so that a layer returns all of them.
+    data["author", "at", "venue"].edge_index = torch.randint(0, 7, (2, 30))
+    loader = NeighborLoader(from_data(data, device), [4, 3], "paper", batch_size=8)
+    convs = [
+        HeteroConv({kind: SAGEConv((-1, -1), 6) for kind in data.edge_types}).to(device)
+        for _ in range(2)
+    ]
+
+    def embed(batch, is_trimmed):
+        x, edges = batch.x_dict, batch.edge_index_dict
+        for layer, conv in enumerate(convs):
+            if is_trimmed:
+                x, edges, _ = trim_to_layer(
+                    layer, batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict, x, edges
+                )
+            x = conv(x, edges)
+        return x["paper"][: batch["paper"].batch_size]
+
+    for batch in loader:
+        torch.testing.assert_close(embed(batch, True), embed(batch, False), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+def test_pinning_where_there_is_nothing_to_pin_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    stores = from_data(make_data(), "cpu")
+    plain, pinned = (
+        NeighborLoader(stores, [4, 3], batch_size=7, seed=1, pin_memory=pin_memory)
+        for pin_memory in (False, True)
+    )
+
+    assert_same_batches(plain, pinned)
 
 
 def test_inference_layer_by_layer(device):
@@ -173,6 +218,56 @@ def test_a_sampler_of_the_users(device, depth):
         assert batch.x.cpu().equal(data.x[batch.n_id.cpu()])
 
 
+def _budget_sample(colptr, row, seeds, num_samples, num_hops):
+    """Stands for torch-sparse's operation: one hop, all edges into the seeds."""
+    (seed_type,) = seeds
+    nodes, rows, cols, edges = {kind: [] for kind in num_samples}, {}, {}, {}
+    nodes[seed_type] = seeds[seed_type].tolist()
+    for kind, ids in row.items():
+        source, _, destination = kind.split("__")
+        rows[kind], cols[kind], edges[kind] = [], [], []
+        if destination == seed_type:
+            for col, seed in enumerate(seeds[seed_type].tolist()):
+                for edge in range(int(colptr[kind][seed]), int(colptr[kind][seed + 1])):
+                    if int(ids[edge]) not in nodes[source]:
+                        nodes[source].append(int(ids[edge]))
+                    rows[kind].append(nodes[source].index(int(ids[edge])))
+                    cols[kind].append(col)
+                    edges[kind].append(edge)
+    return tuple(
+        {kind: torch.tensor(ids, dtype=torch.int64) for kind, ids in each.items()}
+        for each in (nodes, rows, cols, edges)
+    )
+
+
+class TestBudgetSampling:
+    """PyG's HGT sampler draws nodes by type, not neighbours by node, which ours does not do."""
+
+    @pytest.mark.parametrize(
+        ("is_installed", "error"), [(False, ImportError), (True, NotImplementedError)]
+    )
+    def test_pygs_loader_refuses_stores_and_says_why(self, monkeypatch, is_installed, error):
+        monkeypatch.setattr(hgt_sampler, "WITH_TORCH_SPARSE", is_installed)
+
+        with pytest.raises(error, match="torch-sparse|does not support a data object of type"):
+            torch_geometric.loader.HGTLoader(from_data(make_hetero_data(), "cpu"), [4], "paper")
+
+    @pytest.mark.parametrize("depth", [0, 2])
+    def test_pygs_sampler_in_our_loader_is_the_way_out(self, monkeypatch, device, depth):
+        monkeypatch.setattr(hgt_sampler, "WITH_TORCH_SPARSE", True)
+        operations = SimpleNamespace(hgt_sample=_budget_sample)
+        monkeypatch.setattr(torch.ops, "torch_sparse", operations, raising=False)
+        data = make_hetero_data()
+        loader = NeighborLoader(
+            from_data(data, device), [], "paper", neighbor_sampler=HGTSampler(data, [4]),
+            batch_size=8, depth=depth,
+        )  # fmt: skip
+
+        for batch in loader:
+            assert_hetero_batch(batch, data)
+            assert batch["paper"].n_id[:8].equal(batch["paper"].input_id)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -260,10 +355,16 @@ def _rss_mb():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [0, 2])
-def test_a_thousand_epochs_keep_memory_flat(device, depth):
-    loader = NeighborLoader(
-        from_data(make_data(), device), [4, 3], batch_size=30, depth=depth, shuffle=True
-    )
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (NeighborLoader, {"batch_size": 30}),
+        (LinkNeighborLoader, {"batch_size": 200, "neg_sampling": "triplet"}),
+    ],
+    ids=["nodes", "links"],
+)
+def test_a_thousand_epochs_keep_memory_flat(device, cls, options, depth):
+    loader = cls(from_data(make_data(), device), [4, 3], depth=depth, shuffle=True, **options)
     sizes = []
     for _ in range(5):
         for _ in range(200):
