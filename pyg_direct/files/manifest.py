@@ -32,10 +32,11 @@ class StoredEdges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is stored: tensors by group and name, and edges."""
+    """What is stored: tensors by group and name, edges, and numbers of nodes by type."""
 
     tensors: tuple[tuple[Any, str, StoredArray], ...]
     edges: tuple[StoredEdges, ...]
+    num_nodes: tuple[tuple[str, int], ...] = ()
 
     def arrays(self) -> list[StoredArray]:
         """Return every array."""
@@ -51,6 +52,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             for group, name, array in manifest.tensors
         ],
         "edges": [dataclasses.asdict(each) for each in manifest.edges],
+        "num_nodes": dict(manifest.num_nodes),
     }
     text = json.dumps(content, indent=1)
     head = {"format": FORMAT, "version": VERSION, "checksum": zlib.crc32(text.encode())}
@@ -126,6 +128,7 @@ def _parse(content: dict[str, Any]) -> Manifest:
             )
             for each in content["edges"]
         ),
+        num_nodes=tuple((kind, int(size)) for kind, size in content["num_nodes"].items()),
     )
 
 

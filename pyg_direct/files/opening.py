@@ -79,6 +79,8 @@ def load(
         )
         _check_topology(folder, edges, topology)
         graph_store.put_topology(topology, edges.edge_type)
+    for node_type, num_nodes in manifest.num_nodes:
+        graph_store.put_num_nodes(num_nodes, node_type)
     return feature_store, graph_store
 
 

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_direct.files.writing import edge_index_bytes, replace_graph
-from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, edges_of, tensors_of
+from pyg_direct.memory import MappedArray
+from pyg_direct.stores import DirectFeatureStore, DirectGraphStore, edges_of, sizes_of, tensors_of
 
 Stores = tuple[DirectFeatureStore, DirectGraphStore]
 
@@ -44,9 +46,16 @@ def _save_data(data: Data | HeteroData, path: str | Path, progress: bool) -> Non
     )
     with replace_graph(path, num_bytes=num_bytes, title="save", progress=progress) as writer:
         for group, name, tensor in tensors:
-            writer.put_tensor(group, name, tensor)
+            writer.put_tensor(group, name, _as_tensor(tensor))
         for edge_type, edge_index, size in edges:
             writer.put_edge_index(edge_type, edge_index, size)
+        for node_type, num_nodes in sizes_of(data):
+            writer.put_num_nodes(node_type, num_nodes)
+
+
+def _as_tensor(value: Any) -> Tensor:
+    # Arrays and memory maps may be read-only, of which torch warns.
+    return value if isinstance(value, Tensor) else MappedArray.from_array(value).cpu_view()
 
 
 def _save_stores(stores: Stores, path: str | Path, progress: bool) -> None:
@@ -58,6 +67,9 @@ def _save_stores(stores: Stores, path: str | Path, progress: bool) -> None:
                 writer.put_tensor(group, name, feature_store.table(group, name).rows())
         for (edge_type, _), topology in graph_store.topologies().items():
             writer.put_topology(edge_type, topology)
+        for node_type, num_nodes in graph_store.num_nodes().items():
+            if node_type is not None:
+                writer.put_num_nodes(node_type, num_nodes)
 
 
 def _num_bytes(feature_store: DirectFeatureStore, graph_store: DirectGraphStore) -> int:

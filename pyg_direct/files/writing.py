@@ -43,6 +43,7 @@ class GraphWriter:
         self._token, self._num_files = secrets.token_hex(8), 0
         self._tensors: list[tuple[Any, str, StoredArray]] = []
         self._edges: list[StoredEdges] = []
+        self._num_nodes: dict[str, int] = {}
 
     def put_tensor(self, group: Any, name: str, tensor: Tensor) -> None:
         """Write a dense tensor, on any device; no more than a piece of it is copied."""
@@ -96,9 +97,17 @@ class GraphWriter:
         if topology.perm is None:
             self.report(_ID_BYTES * topology.num_edges)
 
+    def put_num_nodes(self, node_type: str, num_nodes: int) -> None:
+        """Remember how many nodes of a type there are."""
+        self._num_nodes[node_type] = num_nodes
+
     def commit(self) -> None:
         """Replace the graph in the folder by what was written."""
-        manifest = Manifest(tensors=tuple(self._tensors), edges=tuple(self._edges))
+        manifest = Manifest(
+            tensors=tuple(self._tensors),
+            edges=tuple(self._edges),
+            num_nodes=tuple(self._num_nodes.items()),
+        )
         write_manifest(self.folder, manifest)
         kept = {array.file for array in manifest.arrays()} | {FILE_NAME}
         for each in self.folder.iterdir():

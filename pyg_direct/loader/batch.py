@@ -13,6 +13,20 @@ from pyg_direct.loader.stats import GatherCount
 from pyg_direct.stores import HOMOGENEOUS_EDGES
 
 
+class DeviceData(Data):  # type: ignore[misc]  # PyG is not typed
+    """A batch made on a GPU, with nothing to pin; PyG's ``PrefetchLoader`` pins every batch."""
+
+    def pin_memory(self, *args: str) -> Any:  # docstring inherited
+        return self if self.is_cuda else super().pin_memory(*args)
+
+
+class DeviceHeteroData(HeteroData):  # type: ignore[misc]  # PyG is not typed
+    """The same of a heterogeneous graph."""
+
+    def pin_memory(self, *args: str) -> Any:  # docstring inherited
+        return self if self.is_cuda else super().pin_memory(*args)
+
+
 def make_batch(
     rows: BatchRows,
     out: SamplerOutput | HeteroSamplerOutput,
@@ -30,7 +44,7 @@ def make_batch(
         Tensors on any device; ``edge`` holds ids in the order in which edges were put. Types of
         which nothing was sampled have empty tensors.
     custom_cls : callable, optional
-        Makes the batch; ``Data`` or ``HeteroData`` by default.
+        Makes the batch; ``Data`` or ``HeteroData`` by default, subclasses of them on a GPU.
     count : GatherCount, optional
         Gets what was read.
 
@@ -45,12 +59,13 @@ def make_batch(
         If ``out`` is no sampler's output.
     """
     count = GatherCount() if count is None else count
+    is_on_gpu = rows.feature_store.device.type == "cuda"
     if isinstance(out, SamplerOutput):
-        batch = Data() if custom_cls is None else custom_cls()
+        batch = (custom_cls or (DeviceData if is_on_gpu else Data))()
         _fill_homogeneous(batch, rows, out, count)
         return batch
     if isinstance(out, HeteroSamplerOutput):
-        batch = HeteroData() if custom_cls is None else custom_cls()
+        batch = (custom_cls or (DeviceHeteroData if is_on_gpu else HeteroData))()
         _fill_heterogeneous(batch, rows, out, count)
         return batch
     raise TypeError(

@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
+from weakref import ref
 
 import torch
 from torch.utils.data import DataLoader
@@ -61,13 +62,24 @@ class DirectLoader:
         self._sample_batch = SampleBatch(sampler, self.input_data, neg_sampling)
         self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
         self._stream_pairs: StreamPairs | None = None
+        self._running: list[ref[Any]] = []
         # On the CPU a stage keeps all threads busy, and to run two at once only shares them; on a
         # GPU the pipeline is asked for until it has been measured there.
         self.depth = 0 if depth is None else depth
         # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
         self.__dict__["dataset"] = Positions(len(self.dataset))
+        self._choose_collate_fn()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        # PyG's ZipLoader decides for the loaders that it is given.
+        if name == "filter_per_worker" and "_sample_batch" in self.__dict__:
+            self._choose_collate_fn()
+
+    def _choose_collate_fn(self) -> None:
+        # Worker processes get no more than they need: neither tables nor this loader.
+        self.__dict__.pop("collate_fn", None)
         if not self.filter_per_worker:
-            # Worker processes get no more than they need: neither tables nor this loader.
             self.__dict__["collate_fn"] = self._sample_batch
 
     @property
@@ -183,9 +195,30 @@ class DirectLoader:
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)
         return self._iterate(iter(self._index_sampler), self._sample_batch)
 
+    def close(self) -> None:
+        """End the iterations that run, with their threads and worker processes; harmless twice.
+
+        They end by themselves when nobody knows them any more; this does not wait for that. The
+        next iteration begins as ever.
+        """
+        for batches in [each() for each in self._running]:
+            if batches is not None:
+                batches.close() if hasattr(batches, "close") else batches.__del__()
+        self._running.clear()
+        workers, self.__dict__["_iterator"] = self.__dict__.get("_iterator"), None
+        if workers is not None:
+            workers.__del__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def _iterate_workers(self) -> Iterator[Any]:
         outputs: Iterator[Any] = DataLoader.__iter__(self)  # type: ignore[arg-type]
         if self.filter_per_worker:
+            self._keep_track(outputs)
             return outputs
         if not self.persistent_workers:
             outputs = _ending(outputs)
@@ -193,7 +226,10 @@ class DirectLoader:
 
     def _get_iterator(self) -> Any:
         # PyG's would gather in the loop; that is a stage of ours.
-        return DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        outputs: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        # Workers have it by now, and kept here it would keep a loader that keeps its workers.
+        outputs._collate_fn = None
+        return outputs
 
     def _iterate(
         self, source: Iterator[Any], sample: Callable[[Any], Any]
@@ -207,9 +243,16 @@ class DirectLoader:
             between=getattr(self._sampler, "capture_pending", _nothing),
         )
         stages = self._make_stages(work, record)
+        batches: Pipeline | Synchronous
         if self.depth == 0:
-            return Synchronous(source, stages)
-        return Pipeline(source, stages, depth=self.depth)
+            batches = Synchronous(source, stages)
+        else:
+            batches = Pipeline(source, stages, depth=self.depth)
+        self._keep_track(batches)
+        return batches
+
+    def _keep_track(self, batches: Any) -> None:
+        self._running = [each for each in self._running if each() is not None] + [ref(batches)]
 
     def _make_stages(self, work: Work, record: EpochRecord) -> Stages:
         if self._device.type == "cpu":
@@ -220,9 +263,9 @@ class DirectLoader:
         return CudaStages(work, record, device=self._device, pairs=pairs)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither events nor streams, nor workers that run, mean anything elsewhere.
+        # Neither events nor streams, nor what runs, mean anything elsewhere.
         empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
-        return {**self.__dict__, **empty, "_iterator": None}
+        return {**self.__dict__, **empty, "_iterator": None, "_running": []}
 
 
 def _nothing() -> None:

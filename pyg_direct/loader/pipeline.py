@@ -78,8 +78,8 @@ class Pipeline(Iterator[Any]):
     Notes
     -----
     An error of the source or of a stage is raised in the consumer at the batch where it came up,
-    with its own traceback, and ends the iteration. The thread ends with the iteration, with
-    ``close``, or with the iterator itself, after the batch that it is making.
+    with its own traceback, and ends the iteration. The thread ends after the last batch of the
+    source, with ``close``, or with the iterator itself, after the batch that it is making.
     """
 
     def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
@@ -107,8 +107,13 @@ class Pipeline(Iterator[Any]):
     def _request(self, released: Any) -> None:
         try:
             item = next(self._source)
-        except Exception as end:
-            self._end = end
+        except StopIteration:
+            # Not the one that came: its traceback leads here, and so would keep this iterator.
+            self._end = StopIteration()
+        except Exception as error:
+            self._end = error
+        if self._end is not None:
+            self._lane.finish()
             return
         self._lane.request(item, released)
         self._num_pending += 1
@@ -120,7 +125,7 @@ class Pipeline(Iterator[Any]):
 
     def close(self) -> None:
         """End the iteration and its thread; harmless twice."""
-        self._source = iter(())
+        self._source, self._end = iter(()), StopIteration()
         self._finalizer()
 
 
@@ -137,6 +142,10 @@ class _Lane:
 
     def request(self, item: Any, released: Any) -> None:
         self._requests.put((item, released))
+
+    def finish(self) -> None:
+        """Let the thread end after what was requested, whoever still knows this lane."""
+        self._requests.put(None)
 
     def take(self) -> Any:
         product, error = self._results.get()
@@ -161,10 +170,13 @@ class _Lane:
 
     def close(self) -> None:
         self._is_closed = True
-        self._requests.put(None)
+        self.finish()
         # The collector may run this in any thread.
         if self._thread is not threading.current_thread():
             self._thread.join()
+        # Errors that nobody took lead back here through their tracebacks, and to the loader.
+        while not self._results.empty():
+            self._results.get()
 
 
 def _close(lane: _Lane, stages: Stages) -> None:

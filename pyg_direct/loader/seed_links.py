@@ -25,8 +25,9 @@ def seed_links(
     edge_label_index : None, index, edge type, or (edge type, None or index)
         An index is a tensor, array or list of two rows, or a pair of such rows. None means all
         edges (of the type), in the order in which they were put. Of an edge type ``(source,
-        destination)`` is enough where one edge type joins the two. None is the edge type of a
-        homogeneous graph.
+        destination)`` is enough where one edge type joins the two; where none does, links of one's
+        own are of type ``(source, "to", destination)``. None is the edge type of a homogeneous
+        graph.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def seed_links(
             f"links) with one of {stored}"
         )
     if edge_type is not None:
-        edge_type = _full_edge_type(edge_type, stored)
+        edge_type = _full_edge_type(edge_type, stored, is_given=links is not None)
     if links is None:
         return edge_type, _all_links(graph_store, edge_type)
     links = _as_links(links)
@@ -81,11 +82,14 @@ def _is_edge_type(value: Any) -> bool:
     )
 
 
-def _full_edge_type(edge_type: Any, stored: list[Any]) -> EdgeType:
+def _full_edge_type(edge_type: Any, stored: list[Any], *, is_given: bool) -> EdgeType:
     if len(edge_type) == 3:
         return tuple(edge_type)
     ends = tuple(edge_type)
     found = [each for each in stored if each is not None and (each[0], each[-1]) == ends]
+    if not found and is_given:
+        # What PyG's HeteroData calls an edge type that it does not have.
+        return ends[0], "to", ends[1]
     if len(found) != 1:
         raise ValueError(
             f"edge_label_index names the edge type {ends}, which is {len(found)} of the stored "

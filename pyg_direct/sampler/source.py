@@ -155,9 +155,14 @@ class StoreSource:
     def __init__(self, feature_store: FeatureStore, graph_store: GraphStore) -> None:
         self._features = feature_store
         self._topologies = _read_topologies(graph_store)
+        # Only a store of ours knows of node types without edges and features.
+        self._sizes: dict[Any, int] = {}
+        if hasattr(graph_store, "put_num_nodes"):
+            self._sizes = graph_store.num_nodes()
         self._attrs = list(feature_store.get_all_tensor_attrs())
         self.edge_types: list[EdgeType] = list(self._topologies)
         groups = [attr.group_name for attr in self._attrs if isinstance(attr.group_name, str)]
+        groups += [kind for kind in self._sizes if kind is not None]
         self.is_hetero = any(kind is not None for kind in self.edge_types) or (
             not self.edge_types and bool(groups)
         )
@@ -179,7 +184,7 @@ class StoreSource:
         # docstring inherited
         if node_type is None:
             return max(self._topologies[None].size)
-        sizes = [0]
+        sizes = [self._sizes.get(node_type, 0)]
         for kind, topology in self._topologies.items():
             if kind is not None:
                 ends = ((kind[0], topology.size[0]), (kind[2], topology.size[1]))

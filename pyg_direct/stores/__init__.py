@@ -1,7 +1,7 @@
 """PyG's FeatureStore and GraphStore over tables and compressed topology."""
 
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr
-from pyg_direct.stores.convert import edges_of, from_data, tensors_of
+from pyg_direct.stores.convert import edges_of, from_data, sizes_of, tensors_of
 from pyg_direct.stores.feature import DirectFeatureStore, resolve_device
 from pyg_direct.stores.graph import DirectGraphStore
 from pyg_direct.stores.placement import Placement
@@ -29,5 +29,6 @@ __all__ = [
     "place",
     "resolve_device",
     "reverse_pagerank",
+    "sizes_of",
     "tensors_of",
 ]

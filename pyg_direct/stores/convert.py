@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -13,6 +14,7 @@ from pyg_direct.stores.graph import DirectGraphStore
 from pyg_direct.stores.placing import Score, place
 
 Size = tuple[int | None, int | None]
+Array = np.ndarray[Any, Any]
 
 
 def from_data(
@@ -29,8 +31,9 @@ def from_data(
     Parameters
     ----------
     data : Data or HeteroData
-        Its tensors are used in place where they are contiguous; edges are compressed, which copies
-        them. What belongs to the graph as a whole stays in ``data`` alone.
+        Its tensors, NumPy arrays and memory maps are used in place where they are contiguous; edges
+        are compressed, which copies them. What belongs to the graph as a whole, and lists, stay in
+        ``data`` alone.
     device : torch.device or str, optional
         Where rows appear. None: the current GPU if there is one, else the CPU.
     is_sorted : bool
@@ -47,7 +50,8 @@ def from_data(
         Node tensors under their node type (None if homogeneous), edge tensors under their edge type
         (``(None, None)`` if homogeneous).
     graph_store : DirectGraphStore
-        Every ``edge_index``, as COO, with the sizes of ``data``.
+        Every ``edge_index``, as COO, with the sizes of ``data``, and the number of nodes of every
+        type. A homogeneous graph without edges gets an empty ``edge_index``.
 
     Raises
     ------
@@ -59,19 +63,21 @@ def from_data(
     if not isinstance(data, Data | HeteroData):
         raise TypeError(f"data is a {type(data).__name__}, expected Data or HeteroData")
     feature_store, graph_store = DirectFeatureStore(device), DirectGraphStore()
-    for group_name, name, tensor in tensors_of(data):
-        feature_store.put_tensor(tensor, group_name=group_name, attr_name=name, index=None)
+    for group_name, name, value in tensors_of(data):
+        feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
     for edge_type, edge_index, size in edges_of(data):
         graph_store.put_edge_index(
             edge_index, edge_type=edge_type, layout="coo", size=size, is_sorted=is_sorted
         )
+    for node_type, num_nodes in sizes_of(data):
+        graph_store.put_num_nodes(num_nodes, node_type)
     if budget_bytes is not None:
         place(feature_store, graph_store, budget_bytes, score=score, seeds=seeds)
     return feature_store, graph_store
 
 
-def tensors_of(data: Data | HeteroData) -> Iterator[tuple[Any, str, Tensor]]:
-    """Yield group, name and tensor of all nodes and edges, where they are, without a copy.
+def tensors_of(data: Data | HeteroData) -> Iterator[tuple[Any, str, Tensor | Array]]:
+    """Yield group, name and tensor or array of all nodes and edges, where they are; no copy.
 
     Raises
     ------
@@ -80,19 +86,21 @@ def tensors_of(data: Data | HeteroData) -> Iterator[tuple[Any, str, Tensor]]:
     """
     for node_type, storage in _node_storages(data):
         for name, value in storage.items():
-            if isinstance(value, Tensor) and storage.is_node_attr(name):
+            if isinstance(value, Tensor | np.ndarray) and storage.is_node_attr(name):
                 yield node_type, name, _dense(name, value)
     for edge_type, storage in _edge_storages(data):
         group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
         for name, value in storage.items():
             # Pairs of nodes, such as ``edge_label_index``, are no rows, even if there are as many.
             is_row = storage.is_edge_attr(name) and "index" not in name and name != "adj_t"
-            if isinstance(value, Tensor) and is_row:
+            if isinstance(value, Tensor | np.ndarray) and is_row:
                 yield group_name, name, _dense(name, value)
 
 
 def edges_of(data: Data | HeteroData) -> Iterator[tuple[Any, tuple[Tensor, Tensor], Size]]:
     """Yield edge type, sources and destinations, and sizes of every ``edge_index``; no copy.
+
+    A homogeneous graph always has one, if only an empty one that says how many nodes there are.
 
     Raises
     ------
@@ -102,10 +110,21 @@ def edges_of(data: Data | HeteroData) -> Iterator[tuple[Any, tuple[Tensor, Tenso
     for edge_type, storage in _edge_storages(data):
         if "adj_t" in storage:
             raise TypeError("data holds 'adj_t', expected 'edge_index'; remove T.ToSparseTensor")
+        ends = (data, data) if edge_type is None else (data[edge_type[0]], data[edge_type[-1]])
+        size = (ends[0].num_nodes, ends[1].num_nodes)
         if "edge_index" in storage:
-            ends = (data, data) if edge_type is None else (data[edge_type[0]], data[edge_type[-1]])
-            size = (ends[0].num_nodes, ends[1].num_nodes)
             yield edge_type, (storage["edge_index"][0], storage["edge_index"][1]), size
+        elif edge_type is None and data.num_nodes:
+            empty = torch.empty(0, dtype=torch.int64)
+            yield None, (empty, empty), size
+
+
+def sizes_of(data: Data | HeteroData) -> Iterator[tuple[str, int]]:
+    """Yield the node types of ``HeteroData`` and their numbers of nodes, where they are known."""
+    if isinstance(data, HeteroData):
+        for node_type, storage in zip(data.node_types, data.node_stores, strict=True):
+            if storage.num_nodes is not None:
+                yield node_type, storage.num_nodes
 
 
 def _node_storages(data: Data | HeteroData) -> list[tuple[Any, Any]]:
@@ -120,8 +139,8 @@ def _edge_storages(data: Data | HeteroData) -> list[tuple[Any, Any]]:
     return list(zip(data.edge_types, data.edge_stores, strict=True))
 
 
-def _dense(name: str, value: Tensor) -> Tensor:
-    if value.layout != torch.strided:
+def _dense(name: str, value: Tensor | Array) -> Tensor | Array:
+    if isinstance(value, Tensor) and value.layout != torch.strided:
         raise TypeError(
             f"{name} is a {value.layout} tensor, expected a dense one; call .to_dense()"
         )

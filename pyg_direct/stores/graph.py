@@ -33,6 +33,7 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
     def __init__(self, edge_attr_cls: Any | None = None) -> None:
         super().__init__(edge_attr_cls)
         self._topologies: dict[Key, Topology] = {}
+        self._num_nodes: dict[str, int] = {}
         # Where samplers on a GPU keep the topology, unless they are told.
         self.placement = "mapped"
 
@@ -65,20 +66,38 @@ class DirectGraphStore(GraphStore):  # type: ignore[misc]
         """
         self._topologies[edge_type, topology.layout] = topology
 
+    def put_num_nodes(self, num_nodes: int, node_type: str) -> None:
+        """Say how many nodes of a type there are, which matters for types that no edge type names.
+
+        Raises
+        ------
+        ValueError
+            If ``num_nodes`` is less than 0, or ``node_type`` is None.
+        """
+        if node_type is None or num_nodes < 0:
+            raise ValueError(
+                f"num_nodes of {node_type!r} is {num_nodes}, expected 0 or more of a node type; a "
+                "homogeneous graph's number comes with its edges: EdgeAttr(..., size=...)"
+            )
+        self._num_nodes[node_type] = int(num_nodes)
+
     def edge_types(self) -> list[Any]:
         """Return the edge types in the order in which they were first put."""
         return list(dict.fromkeys(edge_type for edge_type, _ in self._topologies))
 
     def num_nodes(self) -> dict[Any, int]:
-        """Return the number of nodes of each node type that an edge type names, in that order.
+        """Return the number of nodes of each type: the largest of what was said of it.
 
-        The one type of a homogeneous graph is None.
+        Types come in the order in which edge types name them, then those of ``put_num_nodes``
+        alone. The one type of a homogeneous graph is None.
         """
         sizes: dict[Any, int] = {}
         for (edge_type, _), topology in self._topologies.items():
             ends = (None, None) if edge_type is None else (edge_type[0], edge_type[-1])
             for node_type, size in zip(ends, topology.size, strict=True):
                 sizes[node_type] = max(size, sizes.get(node_type, 0))
+        for node_type, size in self._num_nodes.items():
+            sizes[node_type] = max(size, sizes.get(node_type, 0))
         return sizes
 
     def _put_edge_index(self, edge_index: tuple[Tensor, Tensor], edge_attr: EdgeAttr) -> bool:

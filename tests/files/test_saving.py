@@ -315,3 +315,18 @@ def test_a_kill_leaves_the_old_or_the_new(tmp_path, num_kills):
 
     assert len([*(tmp_path / "graph").iterdir()]) == 6
     assert load(tmp_path / "graph", "cpu")[0][None, "x", [5]].unique().tolist() == [3.0]
+
+
+@pytest.mark.parametrize("convert", [lambda data: data, from_data], ids=["data", "stores"])
+def test_arrays_and_nodes_that_no_edge_names_are_kept(tmp_path, convert):
+    data = HeteroData()
+    data["paper"].x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    data["paper"].x.setflags(write=False)
+    data["lonely"].num_nodes = 5
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+
+    save(convert(data), tmp_path)
+    feature_store, graph_store = load(tmp_path, "cpu")
+
+    assert feature_store["paper", "x", None].numpy().tolist() == data["paper"].x.tolist()
+    assert graph_store.num_nodes() == {"paper": 3, "lonely": 5}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, from_data
@@ -250,3 +250,23 @@ def test_options_beside_a_sampler_are_refused():
         LinkNeighborLoader(stores, [2], replace=True, neighbor_sampler=sampler)
     with pytest.raises(TypeError, match="neighbor_sampler is a list"):
         LinkNeighborLoader(stores, [2], neighbor_sampler=[2])
+
+
+def test_links_of_a_graph_without_edges(device):
+    links = torch.tensor([[3, 1], [2, 2]])
+
+    (batch,) = LinkNeighborLoader(from_data(Data(num_nodes=9), device), [2], links, batch_size=2)
+
+    assert batch.n_id[batch.edge_label_index].cpu().equal(links)
+
+
+def test_links_between_types_that_no_edge_joins(device):
+    data = HeteroData(paper={"num_nodes": 9})
+    links = torch.tensor([[3, 1], [2, 2]])
+
+    (batch,) = LinkNeighborLoader(
+        from_data(data, device), [], (("paper", "paper"), links), batch_size=2
+    )
+
+    found = batch["paper", "to", "paper"].edge_label_index
+    assert batch["paper"].n_id[found].cpu().equal(links)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.loader
+from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 import pyg_direct
@@ -257,3 +258,25 @@ def test_trains(device):
 def test_all_is_sorted_and_complete():
     assert pyg_direct.__all__ == sorted(pyg_direct.__all__)
     assert all(hasattr(pyg_direct, name) for name in pyg_direct.__all__)
+
+
+def test_a_graph_without_edges(device):
+    data = Data(x=torch.randn(9, 3))
+
+    (batch,) = NeighborLoader(from_data(data, device), [2, 2], [5, 1], batch_size=2)
+
+    assert batch.n_id.tolist() == [5, 1]
+    assert batch.x.cpu().equal(data.x[[5, 1]])
+    assert batch.edge_index.shape == (2, 0)
+
+
+def test_node_types_that_no_edge_names(device):
+    data = make_hetero_data()
+    data["topic"].num_nodes = 4
+
+    (batch,) = NeighborLoader(from_data(data, device), [2], ("topic", [3, 1]), batch_size=2)
+    (papers,) = NeighborLoader(from_data(data, device), [2], "paper", batch_size=40)
+
+    assert batch["topic"].n_id.tolist() == [3, 1]
+    assert batch["paper"].num_nodes == 0
+    assert_hetero_batch(papers, data)

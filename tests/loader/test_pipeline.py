@@ -2,6 +2,7 @@ import gc
 import itertools
 import threading
 import traceback
+import weakref
 
 import pytest
 import torch
@@ -117,6 +118,52 @@ class TestPipeline:
         assert stages.closed == 1
         assert not _threads()
 
+    @pytest.mark.parametrize("num_items", [2, 3, 9])
+    def test_ends_with_the_iterator_without_a_collection(self, num_items):
+        stages = _Stages()
+        gc.disable()
+        try:
+            pipeline = Pipeline(iter(range(num_items)), stages, depth=4)
+            next(pipeline)
+            del pipeline
+
+            assert stages.closed == 1
+            assert not _threads()
+        finally:
+            gc.enable()
+
+    def test_an_error_that_nobody_took_keeps_nothing(self):
+        stages = _Stages(fails_at=1)
+        alive = weakref.ref(stages)
+        gc.disable()
+        try:
+            pipeline = Pipeline(itertools.count(), stages, depth=2)
+            next(pipeline)
+            del pipeline, stages
+
+            assert alive() is None
+            assert not _threads()
+        finally:
+            gc.enable()
+
+    @pytest.mark.parametrize("end", [StopIteration, OSError])
+    def test_the_thread_ends_with_the_source_though_somebody_keeps_the_iterator(self, end):
+        def source():
+            yield from range(3)
+            if end is OSError:
+                raise end
+
+        pipeline = Pipeline(source(), _Stages(), depth=4)
+
+        assert next(pipeline)[0] == 0
+        for thread in _threads():
+            thread.join(timeout=60)
+
+        assert not _threads()
+        assert [next(pipeline)[0] for _ in range(2)] == [1, 2]
+        with pytest.raises(end):
+            next(pipeline)
+
     def test_an_error_before_a_batch_ends_the_thread(self):
         stages = _Stages()
         pipeline = Pipeline(itertools.count(), stages, depth=1)
@@ -211,6 +258,22 @@ def test_leaving_the_loop_early_leaves_no_thread(device):
 
     assert not _threads()
     assert len(list(loader)) == len(loader) == 9
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_close_ends_what_somebody_keeps(device, depth):
+    loader = _loader(device, depth=depth)
+    first, second = iter(loader), iter(loader)
+    next(first), next(second)
+
+    loader.close()
+    loader.close()
+
+    assert not _threads()
+    assert list(first) == list(second) == []
+    with loader:
+        assert next(iter(loader)).batch_size == 7
+    assert len(list(loader)) == 9
 
 
 def test_two_iterators_at_once(device):

@@ -174,15 +174,6 @@ def test_a_wrong_table_is_found_out(monkeypatch, mutate, name):
         assert_batch(batch, data)
 
 
-def test_a_dropped_permutation_is_found_out():
-    data = make_data()
-    batch = next(iter(NeighborLoader(from_data(data, "cpu"), [4, 3], batch_size=20)))
-    batch.seeds, batch.e_id = batch.input_id, data.edge_index[1].argsort()[batch.e_id]
-
-    with pytest.raises(AssertionError):
-        assert_batch(batch, data)
-
-
 @st.composite
 def _graphs(draw):
     num_nodes = draw(st.integers(1, 12))

@@ -1,5 +1,6 @@
 """Loaders with worker processes, and loaders that travel between processes."""
 
+import gc
 import multiprocessing
 import pickle
 from multiprocessing.reduction import ForkingPickler
@@ -30,9 +31,10 @@ def _processes():
         (make_data, {}),
         (make_data, {"persistent_workers": True}),
         (make_data, {"filter_per_worker": True}),
+        (make_data, {"filter_per_worker": True, "persistent_workers": True}),
         (make_hetero_data, {}),
     ],
-    ids=["fork", "persistent", "gather in workers", "heterogeneous"],
+    ids=["fork", "persistent", "gather in workers", "gather, persistent", "heterogeneous"],
 )
 def test_workers_give_the_same_batches(device, make, options, depth):
     if device.type == "cuda" and "filter_per_worker" in options:
@@ -44,10 +46,14 @@ def test_workers_give_the_same_batches(device, make, options, depth):
         stores, [4, 3], num_workers=2, depth=depth, **_options(data), **options
     )
 
-    for _ in range(2):
-        assert_same_batches(here, workers)
-    del workers
-    assert not _processes()
+    gc.disable()
+    try:
+        for _ in range(2):
+            assert_same_batches(here, workers)
+        del workers
+        assert not _processes()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
@@ -93,6 +99,23 @@ def test_leaving_the_loop_early_leaves_no_process(device):
     next(iter(loader))
 
     assert not _processes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"persistent_workers": True}, {"filter_per_worker": True}, {"depth": 2}],
+    ids=str,
+)
+def test_close_ends_the_workers_of_an_iterator_that_somebody_keeps(options):
+    loader = NeighborLoader(from_data(make_data(), "cpu"), [4], num_workers=2, **options)
+    batches = iter(loader)
+    next(batches)
+
+    loader.close()
+
+    assert not _processes()
+    assert next(iter(loader)).batch_size == 1
+    loader.close()
 
 
 @pytest.mark.parametrize("cls", [NeighborLoader, LinkNeighborLoader])

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -46,3 +47,36 @@ def test_from_data_refuses_other_things():
         from_data({})
     with pytest.raises(TypeError, match="expected a dense one"):
         from_data(Data(x=torch.eye(3).to_sparse(), num_nodes=3))
+
+
+def test_from_data_takes_arrays_and_memory_maps(tmp_path):
+    rows = np.random.default_rng(1).random((4, 3), dtype=np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    data = Data(
+        x=np.load(tmp_path / "x.npy", mmap_mode="r"),
+        edge_index=torch.tensor([[0, 1, 3], [2, 0, 1]]),
+        edge_attr=rows[:3],
+    )
+
+    feature_store, _ = from_data(data, device="cpu")
+
+    assert feature_store.groups() == {None: ["x"], (None, None): ["edge_attr"]}
+    assert feature_store[None, "x", [3, 1]].equal(torch.tensor(rows[[3, 1]]))
+    assert feature_store[(None, None), "edge_attr", [2]].equal(torch.tensor(rows[[2]]))
+
+
+def test_from_data_without_edges():
+    _, graph_store = from_data(Data(x=torch.rand(4, 3)), device="cpu")
+
+    assert graph_store.num_nodes() == {None: 4}
+    assert graph_store.topology(None).num_edges == 0
+
+
+def test_from_data_keeps_node_types_that_no_edge_names():
+    data = HeteroData()
+    data["paper"].x = torch.rand(4, 3)
+    data["venue"].num_nodes = 6
+
+    _, graph_store = from_data(data, device="cpu")
+
+    assert graph_store.num_nodes() == {"paper": 4, "venue": 6}

@@ -86,3 +86,17 @@ def test_remove_edge_index():
 
     assert store.remove_edge_index(None, "coo")
     assert store.get_all_edge_attrs() == []
+
+
+def test_put_num_nodes():
+    store = DirectGraphStore()
+    store.put_edge_index((ROW, COL), edge_type=WRITES, layout="coo", size=(4, 2))
+
+    store.put_num_nodes(3, "venue")
+    store.put_num_nodes(1, "author")
+
+    assert store.num_nodes() == {"author": 4, "paper": 2, "venue": 3}
+    with pytest.raises(ValueError, match="num_nodes of 'venue' is -1"):
+        store.put_num_nodes(-1, "venue")
+    with pytest.raises(ValueError, match="comes with its edges"):
+        store.put_num_nodes(3, None)
