@@ -97,7 +97,7 @@ def _make_model(data: Graph, hidden_channels: int, num_layers: int, seed: int) -
 class _Trainer:
     def __init__(self, model: GraphSAGE, trim: bool) -> None:
         self._model, self._trim = model, trim
-        self._optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+        self._optimizer = torch.optim.Adam(model.parameters(), lr=0.003, fused=True)
 
     def train(self, batches: Iterable[Data]) -> Tensor:
         """Train on batches; returns the sum of losses, on the device, without waiting."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, Self
 from weakref import ref
 
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_direct.loader.batch import make_batch, permute_edges
+from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
@@ -17,6 +19,7 @@ from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
 from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.capture import no_captures
 
 MAX_EPOCHS_KEPT = 100
 
@@ -132,7 +135,8 @@ class DirectLoader:
 
     def _upload(self, out: Any) -> Any:
         """Bring a CPU sampler's output to the GPU on the way; a user's function gets it first."""
-        if self._device.type == "cpu" or self.transform_sampler_output is not None:
+        is_there = self._device.type == "cpu" or self._samples_on_gpu
+        if is_there or self.transform_sampler_output is not None:
             return out
         return upload(out, self._device)
 
@@ -193,7 +197,7 @@ class DirectLoader:
             return self._iterate_workers()
         # torch's iterators draw a number first; with it a seed orders batches as in PyG's loaders.
         torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        return self._iterate(iter(self._index_sampler), self._sample_batch)
+        return self._iterate(iter(self._index_sampler), self._sample_batch.start)
 
     def close(self) -> None:
         """End the iterations that run, with their threads and worker processes; harmless twice.
@@ -222,7 +226,7 @@ class DirectLoader:
             return outputs
         if not self.persistent_workers:
             outputs = _ending(outputs)
-        return self._iterate(outputs, lambda out: out)
+        return self._iterate(outputs, lambda out: lambda: out)
 
     def _get_iterator(self) -> Any:
         # PyG's would gather in the loop; that is a stage of ours.
@@ -231,23 +235,40 @@ class DirectLoader:
         outputs._collate_fn = None
         return outputs
 
+    @property
+    def _samples_on_gpu(self) -> bool:
+        is_ours = isinstance(self._sampler, DirectNeighborSampler)
+        return is_ours and self._sampler.device.type == "cuda" and self.num_workers == 0
+
     def _iterate(
-        self, source: Iterator[Any], sample: Callable[[Any], Any]
-    ) -> Pipeline | Synchronous:
+        self, source: Iterator[Any], start: Callable[[Any], Callable[[], Any]]
+    ) -> Iterator[Any]:
         record = EpochRecord(self._epochs.running)
         self._records.append(record)
+        # A thread is for work of the CPU; here is none where the GPU, or other processes, sample.
+        only_launches = self._device.type == "cuda" and (
+            self._samples_on_gpu or self.num_workers > 0
+        )
+        is_threaded = self.depth > 0 and not only_launches
+
+        def start_upload(item: Any) -> Callable[[], Any]:
+            with no_captures() if is_threaded else nullcontext():
+                finish = start(item)
+            return lambda: self._upload(finish())
+
         work = Work(
-            sample=lambda item: self._upload(sample(item)),
+            start=start_upload,
             gather=self._gather,
             finish=self._finish,
-            between=getattr(self._sampler, "capture_pending", _nothing),
+            samples_on_gpu=self._samples_on_gpu,
         )
         stages = self._make_stages(work, record)
-        batches: Pipeline | Synchronous
+        batches: Iterator[Any]
         if self.depth == 0:
             batches = Synchronous(source, stages)
         else:
-            batches = Pipeline(source, stages, depth=self.depth)
+            pipeline = Pipeline if is_threaded else Interleaved
+            batches = pipeline(source, stages, depth=self.depth)
         self._keep_track(batches)
         return batches
 
@@ -266,10 +287,6 @@ class DirectLoader:
         # Neither events nor streams, nor what runs, mean anything elsewhere.
         empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
         return {**self.__dict__, **empty, "_iterator": None, "_running": []}
-
-
-def _nothing() -> None:
-    pass
 
 
 def _ending(outputs: Any) -> Iterator[Any]:

@@ -4,12 +4,12 @@ The sampler draws from the number of a batch: batch ``i`` of epoch ``e`` has num
 ``e * 2**32 + i``, in the pipeline, in the loop, and in worker processes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-from torch.utils.data import Dataset
+import torch
+from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput
 
 from pyg_direct.sampler import DirectNeighborSampler
@@ -17,23 +17,24 @@ from pyg_direct.sampler import DirectNeighborSampler
 EPOCH_SHIFT = 32
 
 
-class NumberedIndex(list[Any]):
+@dataclass(frozen=True)
+class NumberedIndex:
     """Positions of a batch's seeds, with the number of the batch.
 
     Parameters
     ----------
-    positions : iterable of int, or int64 tensor
+    positions : list of int, or int64 tensor
         Which of the loader's seeds.
     number : int
         In ``[0, 2**63)``.
     """
 
-    def __init__(self, positions: Iterable[Any] = (), number: int = 0) -> None:
-        super().__init__(positions.tolist() if isinstance(positions, Tensor) else positions)
-        self.number = number
+    positions: Any
+    number: int
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NumberedIndex, (list(self), self.number)
+        # On the way to a worker a tensor would take shared memory, and a file handle.
+        return NumberedIndex, (torch.as_tensor(self.positions).tolist(), self.number)
 
 
 @dataclass(slots=True)
@@ -73,11 +74,24 @@ class NumberedBatches:
     def __iter__(self) -> Iterator[NumberedIndex]:
         first = self._epochs.running << EPOCH_SHIFT
         return (
-            NumberedIndex(positions, first + place) for place, positions in enumerate(self._batches)
+            NumberedIndex(positions, first + place)
+            for place, positions in enumerate(_positions(self._batches))
         )
 
     def __len__(self) -> int:
         return len(self._batches)
+
+
+def _positions(batches: Any) -> Iterator[Any]:
+    """Iterate a batch sampler; torch's own, whose order is there from the start, in tensors."""
+    is_plain = (
+        type(batches) is BatchSampler
+        and type(batches.sampler) in (RandomSampler, SequentialSampler)
+        and len(batches) > 0
+    )
+    if is_plain:
+        batches = torch.tensor(list(batches.sampler)).split(batches.batch_size)[: len(batches)]
+    yield from batches
 
 
 class Positions(Dataset[int]):
@@ -125,10 +139,32 @@ class SampleBatch:
 
     def __call__(self, index: Any) -> Any:
         """Return the sampler's output for a list, tensor, or ``NumberedIndex`` of positions."""
-        inputs = self._inputs[index]
+        return self.start(index)()
+
+    def start(self, index: Any) -> Callable[[], Any]:
+        """Begin to sample, and return what waits for the output, to be called once.
+
+        A sampler that has no such halves does all of it here.
+        """
         options: dict[str, Any] = {}
-        if isinstance(index, NumberedIndex) and isinstance(self._sampler, DirectNeighborSampler):
-            options["batch"] = index.number
-        if isinstance(inputs, NodeSamplerInput):
-            return self._sampler.sample_from_nodes(inputs, **options)
-        return self._sampler.sample_from_edges(inputs, self._neg_sampling, **options)
+        if isinstance(index, NumberedIndex):
+            if isinstance(self._sampler, DirectNeighborSampler):
+                options["batch"] = index.number
+            index = index.positions
+        inputs = self._inputs[index]
+        if isinstance(inputs, EdgeSamplerInput):
+            out = self._sampler.sample_from_edges(inputs, self._neg_sampling, **options)
+        elif _has_halves(self._sampler):
+            return self._sampler.start_from_nodes(inputs, **options)  # type: ignore[no-any-return]
+        else:
+            out = self._sampler.sample_from_nodes(inputs, **options)
+        return lambda: out
+
+
+def _has_halves(sampler: BaseSampler) -> bool:
+    """Tell whether ``start_from_nodes`` does what ``sample_from_nodes`` does."""
+    cls = DirectNeighborSampler
+    return isinstance(sampler, cls) and (
+        type(sampler).sample_from_nodes is cls.sample_from_nodes
+        or type(sampler).start_from_nodes is not cls.start_from_nodes
+    )

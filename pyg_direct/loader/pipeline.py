@@ -1,29 +1,32 @@
 """Make batches ahead of their consumer, in a thread, a bounded number of them.
 
-A thread, because sampling waits: on a GPU for the sizes of a batch, on the CPU for the work itself.
-Both waits, and the CPU's kernels, leave Python's lock to the consumer; what is left are a few
-launches a batch. Whatever may draw random numbers or be a user's own iteration - the order of the
-seeds - runs in the consumer's thread, so that a run repeats whatever the depth.
+For stages that work on the CPU, whose kernels leave Python's lock to the consumer; see
+``pyg_direct.loader.interleaved`` for those that do not. Whatever may draw random numbers or be a
+user's own iteration - the order of the seeds - runs in the consumer's thread, so that a run repeats
+whatever the depth.
 """
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any, Protocol
 
 
 class Stages(Protocol):
-    """How a batch comes to be, in three calls."""
+    """How a batch comes to be."""
 
     def release(self) -> Any:
-        """Tell that the consumer is done with the last batch; returns what ``produce`` waits for.
+        """Tell that the consumer is done with the last batch; returns what ``start`` waits for.
 
         Called in the consumer's thread, before each batch.
         """
 
-    def produce(self, item: Any, released: Any) -> Any:
-        """Sample and gather; in the thread of the pipeline, if there is one."""
+    def start(self, item: Any, released: Any) -> Any:
+        """Begin to sample; in the thread of the pipeline, if there is one."""
+
+    def gather(self, started: Any) -> Any:
+        """End sampling, and gather; in the same thread, in the order of ``start``."""
 
     def consume(self, product: Any) -> Any:
         """Hand over a product as a batch; in the consumer's thread."""
@@ -52,7 +55,9 @@ class Synchronous(Iterator[Any]):
             raise StopIteration
         try:
             released = self._stages.release()
-            return self._stages.consume(self._stages.produce(next(self._source), released))
+            return self._stages.consume(
+                self._stages.gather(self._stages.start(next(self._source), released))
+            )
         except BaseException:
             self.close()
             raise
@@ -86,7 +91,7 @@ class Pipeline(Iterator[Any]):
         self._source, self._stages, self._depth = source, stages, depth
         self._num_pending = 0
         self._end: Exception | None = None
-        self._lane = _Lane(stages.produce)
+        self._lane = _Lane(stages)
         self._finalizer = weakref.finalize(self, _close, self._lane, stages)
 
     def __next__(self) -> Any:
@@ -132,8 +137,8 @@ class Pipeline(Iterator[Any]):
 class _Lane:
     """A thread and its two queues; it knows no iterator, so that dropping one ends it."""
 
-    def __init__(self, produce: Callable[[Any, Any], Any]) -> None:
-        self._produce = produce
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
         self._requests: SimpleQueue[tuple[Any, Any] | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._is_closed = False
@@ -164,7 +169,7 @@ class _Lane:
 
     def _answer(self, item: Any, released: Any) -> tuple[Any, BaseException | None]:
         try:
-            return self._produce(item, released), None
+            return self._stages.gather(self._stages.start(item, released)), None
         except BaseException as error:
             return None, error
 

@@ -1,14 +1,15 @@
 """The stages of a batch on the CPU and on a GPU: sample, gather, hand over.
 
 On a GPU, sampling and gathering have streams of their own, and events take the place of waiting:
-the gather waits on the GPU for its ids, the consumer's stream for its rows. The host waits in one
-place, for the consumer to be done with an earlier batch, which bounds memory.
+the gather waits on the GPU for its ids, the consumer's stream for its rows. The host waits in two
+places: for the sizes of a batch, and for the consumer to be done with an earlier batch, which
+bounds memory.
 """
 
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,9 @@ from torch import Tensor
 from torch_geometric.data.data import BaseData
 
 from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
-from pyg_direct.sampler.capture import deferred_captures
+
+# Places in a pair of streams.
+SAMPLING, GATHERING = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +29,20 @@ class Work:
 
     Attributes
     ----------
-    sample : callable
-        From an item of the source to a sampler's output.
+    start : callable
+        From an item of the source to what waits for a sampler's output, and returns it.
     gather : callable
         From that output, and a ``GatherCount`` to fill, to a batch.
     finish : callable
         From that batch to the consumer's; runs in the consumer's thread.
-    between : callable
-        Runs in the consumer's thread, before a batch is asked for.
+    samples_on_gpu : bool
+        Whose time sampling takes.
     """
 
-    sample: Callable[[Any], Any]
+    start: Callable[[Any], Callable[[], Any]]
     gather: Callable[[Any, GatherCount], Any]
     finish: Callable[[Any], Any]
-    between: Callable[[], None] = lambda: None
+    samples_on_gpu: bool = False
 
 
 class CpuStages:
@@ -68,15 +71,17 @@ class CpuStages:
             self._record.add(TRAIN, self._handed_over_s, self._asked_s)
             self._handed_over_s = None
 
-    def produce(self, item: Any, released: None) -> tuple[Any, GatherCount]:
-        # docstring inherited
+    def start(self, item: Any, released: None) -> Any:  # docstring inherited
         start_s = time.perf_counter()
-        sample = self._work.sample(item)
-        sampled_s = time.perf_counter()
+        sample = self._work.start(item)()
+        self._record.add(SAMPLE, start_s, time.perf_counter())
+        return sample
+
+    def gather(self, started: Any) -> tuple[Any, GatherCount]:  # docstring inherited
+        start_s = time.perf_counter()
         count = GatherCount()
-        batch = self._work.gather(sample, count)
-        self._record.add(SAMPLE, start_s, sampled_s)
-        self._record.add(GATHER, sampled_s, time.perf_counter())
+        batch = self._work.gather(started, count)
+        self._record.add(GATHER, start_s, time.perf_counter())
         return batch, count
 
     def consume(self, product: tuple[Any, GatherCount]) -> Any:  # docstring inherited
@@ -165,7 +170,6 @@ class CudaStages:
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
             self._handed_over = None
-        self._work.between()
         if last is not None:
             return self._released
         # Tables that the consumer's stream still fills must be there before the first gather; the
@@ -175,33 +179,39 @@ class CudaStages:
             stream.wait_event(self._released)
         return None
 
-    def produce(self, item: Any, released: torch.cuda.Event | None) -> CudaProduct:
+    def start(self, item: Any, released: torch.cuda.Event | None) -> Callable[[], Any]:
         # docstring inherited
         if self._streams is not None and released is not None:
             released.synchronize()
-        with torch.cuda.device(self._device):
-            sample = self._sample(item)
-            return self._gather(sample)
+        with self._on(SAMPLING), torch.cuda.nvtx.range("pyg_direct sample"):
+            if not self._work.samples_on_gpu:
+                return self._on_cpu(self._work.start, item)  # type: ignore[no-any-return]
+            stream = torch.cuda.current_stream(self._device)
+            start = _event(stream)
+            finish = self._work.start(item)
+            self._record.add_events(SAMPLE, start, _event(stream))
+            return finish
 
-    def _sample(self, item: Any) -> Any:
+    def _on_cpu(self, half: Callable[..., Any], *arguments: Any) -> Any:
+        """Do the first or the second half of sampling, and note its time."""
         start_s = time.perf_counter()
-        defer = nullcontext() if self._streams is None else deferred_captures()
-        with self._on(0), defer, torch.cuda.nvtx.range("pyg_direct sample"):
-            sample = self._work.sample(item)
-        # A sampler waits for the sizes of its batch, so this is its time on a GPU too.
+        out = half(*arguments)
         self._record.add(SAMPLE, start_s, time.perf_counter())
-        return sample
+        return out
 
-    def _gather(self, sample: Any) -> CudaProduct:
+    def gather(self, started: Callable[[], Any]) -> CudaProduct:  # docstring inherited
+        with self._on(SAMPLING):
+            # A GPU has done its work by then, and copies what came of it.
+            sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
         count = GatherCount()
-        with self._on(1), torch.cuda.nvtx.range("pyg_direct gather"):
-            gather = torch.cuda.current_stream(self._device)
+        with self._on(GATHERING), torch.cuda.nvtx.range("pyg_direct gather"):
+            stream = torch.cuda.current_stream(self._device)
             if self._streams is not None:
-                gather.wait_stream(self._streams[0])
-                keep_for(sample, gather)
-            start = _event(gather)
+                stream.wait_stream(self._streams[SAMPLING])
+                keep_for(sample, stream)
+            start = _event(stream)
             batch = self._work.gather(sample, count)
-            gathered = _event(gather)
+            gathered = _event(stream)
         self._record.add_events(GATHER, start, gathered)
         return CudaProduct(batch=batch, count=count, gathered=gathered)
 
@@ -218,8 +228,11 @@ class CudaStages:
             self._record.add_events(WAIT, self._released, self._handed_over)
         return batch
 
-    def _on(self, number: int) -> AbstractContextManager[None]:
-        return nullcontext() if self._streams is None else torch.cuda.stream(self._streams[number])
+    def _on(self, number: int) -> AbstractContextManager[Any]:
+        """Make a stream of ours current, and its device, or the device alone."""
+        if self._streams is None:
+            return torch.cuda.device(self._device)
+        return torch.cuda.stream(self._streams[number])
 
     def close(self) -> None:  # docstring inherited
         self._record.stop()

@@ -7,6 +7,7 @@ one is captured.
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ class CapturedBatches:
         )
         self._graph = torch.cuda.CUDAGraph()
         self._lock = threading.Lock()
+        self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
         side.wait_stream(current)
         with torch.cuda.stream(side), _no_collection():
@@ -74,32 +76,65 @@ class CapturedBatches:
                 self._graph.capture_end()
         current.wait_stream(side)
 
-    def sample(self, words: Tensor) -> Sampled:
-        """Make the batch of a packed array, on the current stream, and wait for its sizes.
+    def start(self, words: Tensor) -> "RepeatedBatch | None":
+        """Start the batch of a packed array on the current stream.
 
         Parameters
         ----------
         words : int64 tensor
             On the CPU; see ``BatchLayout.pack``.
+
+        Returns
+        -------
+        RepeatedBatch or None
+            None while the one before it was neither collected nor dropped: it has the memory.
         """
         with self._lock:
-            self._words.copy_(words, non_blocking=True)
-            self._graph.replay()
-            return self._sampler.collect()
+            last = self._repeated()
+            if last is not None and not last.is_collected:
+                return None
+            repeated = RepeatedBatch(self._sampler)
+            self._repeated = weakref.ref(repeated)
+        self._words.copy_(words, non_blocking=True)
+        self._graph.replay()
+        return repeated
+
+
+class RepeatedBatch:
+    """A batch in the memory of a graph.
+
+    Parameters
+    ----------
+    sampler : HopSampler
+        The one that was captured.
+    """
+
+    def __init__(self, sampler: HopSampler) -> None:
+        self._sampler, self.is_collected = sampler, False
+
+    def collect(self) -> Sampled:
+        """Wait for the batch and return copies; the memory is free for the next one."""
+        sampled = self._sampler.collect()
+        self.is_collected = True
+        return sampled
+
+
+def _nothing() -> None:
+    return None
 
 
 @contextmanager
-def deferred_captures() -> Iterator[None]:
-    """Leave what this thread would capture to ``CaptureCache.capture_pending``.
+def no_captures() -> Iterator[None]:
+    """Let this thread capture nothing: its batches are launched kernel by kernel.
 
     During a capture torch lets no thread draw random numbers on the GPU, so a thread that samples
     beside a model, with its dropout, must not capture.
     """
-    _this_thread.is_deferred = True
+    _this_thread.is_barred = True
     try:
         yield
     finally:
-        _this_thread.is_deferred = False
+        _this_thread.is_barred = False
 
 
 @contextmanager
@@ -118,19 +153,6 @@ def _no_seeds(layout: BatchLayout) -> dict[str | None, Tensor]:
     return {kind: torch.zeros(size, dtype=torch.int64) for kind, size in layout.num_seeds}
 
 
-def _capture_for(
-    stream: torch.cuda.Stream,
-    key: CaptureKey,
-    make_sampler: Callable[[], HopSampler],
-    device: torch.device,
-) -> CapturedBatches:
-    """Capture in this thread, in which no kernel may have run yet, for another thread's stream."""
-    with torch.cuda.device(device), torch.cuda.stream(stream):
-        words = key.layout.pack(0, _no_seeds(key.layout)).to(device)
-        make_sampler().launch(key.layout, words)
-        return CapturedBatches(key.layout, make_sampler, device)
-
-
 class CaptureCache:
     """Decides which batches are worth a graph, and keeps the graphs."""
 
@@ -138,14 +160,11 @@ class CaptureCache:
         self._lock = threading.Lock()
         self._num_seen: dict[CaptureKey, int] = {}
         self._captured: dict[CaptureKey, CapturedBatches] = {}
-        self._pending: dict[CaptureKey, Callable[[], CapturedBatches]] = {}
 
     def find(
         self, key: CaptureKey, make_sampler: Callable[[], HopSampler], device: torch.device
     ) -> CapturedBatches | None:
         """Return the graph for a key, captured now if batches like it were seen twice before.
-
-        In ``deferred_captures`` it is None until ``capture_pending`` was called.
 
         Parameters
         ----------
@@ -157,24 +176,10 @@ class CaptureCache:
         with self._lock:
             if key not in self._captured:
                 is_worth_it = self._num_seen.get(key, 0) >= 2 and len(self._captured) < MAX_CAPTURED
-                if not is_worth_it:
-                    return None
-                if getattr(_this_thread, "is_deferred", False):
-                    stream = torch.cuda.current_stream(device)
-                    self._pending[key] = lambda: _capture_for(stream, key, make_sampler, device)
+                if not is_worth_it or getattr(_this_thread, "is_barred", False):
                     return None
                 self._captured[key] = CapturedBatches(key.layout, make_sampler, device)
             return self._captured[key]
-
-    def capture_pending(self) -> None:
-        """Capture what other threads left to this one, in which nothing may draw meanwhile."""
-        if not self._pending:
-            return
-        with self._lock:
-            for key, capture in self._pending.items():
-                if len(self._captured) < MAX_CAPTURED:
-                    self._captured[key] = capture()
-            self._pending.clear()
 
     def note(self, key: CaptureKey) -> None:
         """Remember a batch that was made without a graph, and never waited in between."""

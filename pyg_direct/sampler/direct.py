@@ -4,11 +4,11 @@ What a batch holds depends on the seed, the batch number, the hop and the positi
 device, the number of threads, or which worker makes it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
 from torch_geometric.sampler import (
     BaseSampler,
     EdgeSamplerInput,
@@ -22,12 +22,12 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from pyg_direct.kernels import sample
 from pyg_direct.kernels.random import batch_key
+from pyg_direct.sampler import options
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.fanout import read_fanouts
 from pyg_direct.sampler.graph import SamplerGraph
 from pyg_direct.sampler.links import by_type, number_by_link
 from pyg_direct.sampler.negatives import KeyedNegativeSampling
-from pyg_direct.sampler.options import check_options, refuse_worker, resolve_seed
 from pyg_direct.sampler.output import finish_output, make_output, move_all
 from pyg_direct.sampler.placement import choose_placement
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -113,7 +113,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         return_e_id: bool = True,
         cuda_graph: bool = True,
     ) -> None:
-        check_options(
+        options.check_options(
             temporal_strategy=temporal_strategy,
             sample_direction=sample_direction,
             is_fixed=time_attr is None or (not replace and weight_attr is None),
@@ -122,7 +122,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         self.sample_direction, self.return_e_id = sample_direction, return_e_id
         self.temporal_strategy, self.replace, self._disjoint = temporal_strategy, replace, disjoint
         self._topology, self._is_captured = choose_placement(topology, data), cuda_graph
-        self.device, self.seed = resolve_device(device), resolve_seed(seed)
+        self.device, self.seed = resolve_device(device), options.resolve_seed(seed)
         self._graph = SamplerGraph.from_data(
             data, time_attr=time_attr, weight_attr=weight_attr, is_sorted=is_sorted,
             is_backward=sample_direction == "backward",
@@ -179,7 +179,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, *, batch: int | None = None
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample around nodes.
+        """Sample around nodes, with the output on the sampler's device.
 
         Parameters
         ----------
@@ -189,11 +189,6 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             Batch number, in ``[0, 2**63)``. The same number and seeds give the same batch in any
             process; None counts.
 
-        Returns
-        -------
-        SamplerOutput or HeteroSamplerOutput
-            On the sampler's device.
-
         Raises
         ------
         IndexError
@@ -201,11 +196,25 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         ValueError
             If a seed has no time where one is needed, or ``input_type`` is not a node type.
         """
+        return self.start_from_nodes(inputs, batch=batch)()
+
+    def start_from_nodes(
+        self, inputs: NodeSamplerInput, *, batch: int | None = None
+    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:
+        """Start ``sample_from_nodes`` on the current CUDA stream, without waiting for it.
+
+        What is returned waits, and returns the output: call it once, with that stream current.
+        """
         inputs = NodeSamplerInput.cast(inputs)
         time = None if inputs.time is None else {inputs.input_type: inputs.time}
-        output = self._sample({inputs.input_type: inputs.node}, time, self._next_key(batch))
-        output.metadata = move_all((inputs.input_id, inputs.time), self.device)
-        return finish_output(output, self.subgraph_type)
+        collect = self._start({inputs.input_type: inputs.node}, time, self._next_key(batch))
+
+        def finish() -> SamplerOutput | HeteroSamplerOutput:
+            output = collect()
+            output.metadata = move_all((inputs.input_id, inputs.time), self.device)
+            return finish_output(output, self.subgraph_type)
+
+        return finish
 
     def sample_from_edges(
         self,
@@ -242,7 +251,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
             )
 
         def sample_links(seed: Any, time: Any) -> SamplerOutput | HeteroSamplerOutput:
-            output = self._sample(by_type(seed), None if time is None else by_type(time), key)
+            output = self._start(by_type(seed), None if time is None else by_type(time), key)()
             return number_by_link(output, inputs, negatives)
 
         # The time of nodes is left to ``negatives``.
@@ -250,38 +259,28 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         output.metadata = move_all(output.metadata, self.device)
         return finish_output(output, self.subgraph_type)
 
-    def _sample(
+    def _start(
         self, seed: dict[NodeType, Tensor], seed_time: dict[NodeType, Tensor] | None, key: int
-    ) -> SamplerOutput | HeteroSamplerOutput:
+    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:
         seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
         times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
+        method = options.draw_method(self.replace, self.is_temporal, self.temporal_strategy)
         draw = Draw(
-            fanout=-1, method=self._method(),
+            fanout=-1, method=method,
             edge_form=sample.EDGE_POSITION if self.return_e_id else sample.EDGE_NONE,
             seed_times=None if times is None else times.to(self.device),
         )  # fmt: skip
-        sampled = self._place().sample(
+        collect = self._place().start(
             seeds, key, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
             is_induced=self.subgraph_type == SubgraphType.induced,
         )  # fmt: skip
-        return make_output(
-            sampled, subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,
+        return lambda: make_output(
+            collect(), subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,
             is_backward=self.sample_direction == "backward",
         )  # fmt: skip
 
-    def capture_pending(self) -> None:
-        """Capture what other threads left to this one; see ``capture.deferred_captures``."""
-        if self._workplace is not None:
-            self._workplace.capture_pending()
-
-    def _method(self) -> int:
-        if self.replace:
-            return sample.REPLACED
-        is_last = self.is_temporal and self.temporal_strategy == "last"
-        return sample.LAST if is_last else sample.DISTINCT
-
     def _place(self) -> Workplace:
-        refuse_worker(self.device)
+        options.refuse_worker(self.device)
         if self._workplace is None:
             self._workplace = Workplace(
                 self._graph, self.device, self._topology, is_captured=self._is_captured
@@ -292,8 +291,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         if batch is not None:
             return batch_key(self.seed, batch)
         batch, self._next_batch = self._next_batch, self._next_batch + 1
-        worker = get_worker_info()
-        return batch_key(self.seed, batch, 0 if worker is None else worker.seed)
+        return batch_key(self.seed, batch, options.worker_seed())
 
     def __getstate__(self) -> dict[str, Any]:
         # A GPU's views mean nothing elsewhere; they are made anew at the first batch.

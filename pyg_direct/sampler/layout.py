@@ -102,6 +102,11 @@ class BatchLayout:
 
 
 def _rank(ids: IdArray) -> list[IdArray]:
-    unique, first = np.unique(ids, return_index=True)
-    missing = (0, len(ids) - len(unique))
-    return [np.pad(first, missing, mode="edge"), np.pad(unique, missing, mode="edge")]
+    """Return the first position of each distinct id, and the distinct ids in ascending order."""
+    order = ids.argsort()
+    ranked = ids[order]
+    heads = np.concatenate([[0], np.flatnonzero(ranked[1:] != ranked[:-1]) + 1])
+    # The sort leaves open how equal ids are ordered.
+    first = np.minimum.reduceat(order, heads)
+    places = np.minimum(np.arange(len(ids)), len(heads) - 1)
+    return [first[places], ranked[heads[places]]]

@@ -3,6 +3,8 @@
 import torch
 from torch.utils.data import get_worker_info
 
+from pyg_direct.kernels import sample
+
 MAX_SEED = (1 << 63) - 1
 STRATEGIES = ("uniform", "last")
 DIRECTIONS = ("forward", "backward")
@@ -30,6 +32,19 @@ def check_options(*, temporal_strategy: str, sample_direction: str, is_fixed: bo
             "temporal_strategy is 'last', which leaves nothing to draw: expected replace=False and "
             "weight_attr=None"
         )
+
+
+def draw_method(is_replaced: bool, is_temporal: bool, temporal_strategy: str) -> int:
+    """Return how edges are drawn, as ``pyg_direct.kernels.sample`` numbers it."""
+    if is_replaced:
+        return sample.REPLACED
+    return sample.LAST if is_temporal and temporal_strategy == "last" else sample.DISTINCT
+
+
+def worker_seed() -> int:
+    """Return the seed of this worker of a ``DataLoader``, 0 elsewhere."""
+    worker = get_worker_info()
+    return 0 if worker is None else int(worker.seed)
 
 
 def refuse_worker(device: torch.device) -> None:

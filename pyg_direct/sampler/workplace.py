@@ -1,5 +1,6 @@
 """A device on which batches are made: the placed topology, and what is kept between batches."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -48,7 +49,7 @@ class Workplace:
         self._spare_maps: dict[NodeType, list[CpuMap]] = {kind: [] for kind in graph.num_nodes}
         self._captures = CaptureCache() if is_captured and device.type == "cuda" else None
 
-    def sample(
+    def start(
         self,
         seeds: dict[NodeType, Tensor],
         key: int,
@@ -57,8 +58,11 @@ class Workplace:
         draw: Draw,
         is_disjoint: bool,
         is_induced: bool,
-    ) -> Sampled:
-        """Make a batch on the current CUDA stream, and wait for its sizes.
+    ) -> Callable[[], Sampled]:
+        """Start a batch, on a GPU on the current stream, and return what waits for its sizes.
+
+        What is returned is to be called once, with the same stream current. The next batch should
+        start after that: until then it cannot be repeated by the same CUDA graph.
 
         Parameters
         ----------
@@ -88,13 +92,8 @@ class Workplace:
         words = layout.pack(key, seeds)
         with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
             if self._captures is None or is_disjoint or is_induced:
-                return self._sample(layout, words, fanouts, draw, first_trees, is_induced)
+                return self._start(layout, words, fanouts, draw, first_trees, is_induced)
             return self._repeat(self._captures, layout, words, fanouts, draw)
-
-    def capture_pending(self) -> None:
-        """Capture what other threads left to this one; see ``deferred_captures``."""
-        if self._captures is not None:
-            self._captures.capture_pending()
 
     def _repeat(
         self,
@@ -103,7 +102,7 @@ class Workplace:
         words: Tensor,
         fanouts: dict[EdgeType, list[int]],
         draw: Draw,
-    ) -> Sampled:
+    ) -> Callable[[], Sampled]:
         capture_key = CaptureKey(
             layout=layout,
             fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
@@ -116,15 +115,16 @@ class Workplace:
             lambda: self._make_sampler(layout, fanouts, draw, None)[0],
             self._device,
         )
-        if captured is not None:
-            return captured.sample(words)
+        repeated = None if captured is None else captured.start(words)
+        if repeated is not None:
+            return repeated.collect
         sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)
         sampler.launch(layout, words.to(self._device, non_blocking=True))
         if not sampler.has_waited:
             captures.note(capture_key)
-        return sampler.collect()
+        return sampler.collect
 
-    def _sample(
+    def _start(
         self,
         layout: BatchLayout,
         words: Tensor,
@@ -132,16 +132,20 @@ class Workplace:
         draw: Draw,
         first_trees: dict[NodeType, int] | None,
         is_induced: bool,
-    ) -> Sampled:
+    ) -> Callable[[], Sampled]:
         sampler, nodes, stages = self._make_sampler(layout, fanouts, draw, first_trees)
         sampler.launch(layout, words.to(self._device, non_blocking=True))
-        sampled = sampler.collect()
-        if is_induced:
-            sampled = induce(sampled, self._relations, nodes, stages=stages, draw=sampler.draw)
-        for kind, each in nodes.items():
-            if isinstance(each, CpuNodes):
-                self._spare_maps[kind].append(each.close())
-        return sampled
+
+        def collect() -> Sampled:
+            sampled = sampler.collect()
+            if is_induced:
+                sampled = induce(sampled, self._relations, nodes, stages=stages, draw=sampler.draw)
+            for kind, each in nodes.items():
+                if isinstance(each, CpuNodes):
+                    self._spare_maps[kind].append(each.close())
+            return sampled
+
+        return collect
 
     def _make_sampler(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from pyg_direct import DirectNeighborSampler, NeighborLoader, from_data
+from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.pipeline import Pipeline, Synchronous
 from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 
@@ -16,19 +17,24 @@ from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 class _Stages:
     """Stages that note what they do; items are numbers."""
 
-    def __init__(self, fails_at=None):
+    def __init__(self, fails_at=None, fails_in="start"):
         self.released, self.produced, self.closed = 0, [], 0
-        self._fails_at = fails_at
+        self._fails_at, self._fails_in = fails_at, fails_in
 
     def release(self):
         self.released += 1
         return self.released
 
-    def produce(self, item, released):
-        if item == self._fails_at:
+    def start(self, item, released):
+        if item == self._fails_at and self._fails_in == "start":
             raise KeyError("stage")
         self.produced.append((item, released))
         return item, threading.current_thread()
+
+    def gather(self, started):
+        if started[0] == self._fails_at:
+            raise KeyError("stage")
+        return started
 
     def consume(self, product):
         return product
@@ -48,16 +54,98 @@ def _loader(device, **options):
     )
 
 
-class TestPipeline:
-    def test_keeps_order_and_ends(self):
+@pytest.fixture(params=[Pipeline, Interleaved])
+def ahead(request):
+    return request.param
+
+
+class TestBothWays:
+    def test_keeps_order_and_ends(self, ahead):
         stages = _Stages()
 
-        items = [item for item, _ in Pipeline(iter(range(9)), stages, depth=3)]
+        items = [item for item, _ in ahead(iter(range(9)), stages, depth=3)]
 
         assert items == list(range(9))
         assert stages.closed == 1
         assert not _threads()
 
+    def test_nothing_comes_of_nothing(self, ahead):
+        assert list(ahead(iter(()), _Stages(), depth=3)) == []
+
+    def test_draws_items_in_this_thread(self, ahead):
+        drawn_in = []
+        source = (drawn_in.append(threading.current_thread()) or i for i in range(4))
+
+        list(ahead(source, _Stages(), depth=1))
+
+        assert set(drawn_in) == {threading.current_thread()}
+
+    @pytest.mark.parametrize("where", ["start", "gather"])
+    def test_error_comes_at_its_batch_with_its_traceback(self, ahead, where):
+        stages = _Stages(fails_at=2, fails_in=where)
+        batches = ahead(iter(range(9)), stages, depth=3)
+
+        assert [next(batches)[0] for _ in range(2)] == [0, 1]
+        with pytest.raises(KeyError, match="stage") as caught:
+            next(batches)
+
+        assert f"in {where}" in "".join(traceback.format_exception(caught.value))
+        assert list(batches) == []
+        assert stages.closed == 1
+        assert not _threads()
+
+    def test_error_of_the_source_comes_after_the_batches_before_it(self, ahead):
+        def source():
+            yield from range(2)
+            raise OSError("source")
+
+        batches = ahead(source(), _Stages(), depth=4)
+
+        assert [next(batches)[0] for _ in range(2)] == [0, 1]
+        with pytest.raises(OSError, match="source"):
+            next(batches)
+        assert not _threads()
+
+    @pytest.mark.parametrize("num_items", [2, 3, 9])
+    def test_ends_with_the_iterator_without_a_collection(self, ahead, num_items):
+        stages = _Stages()
+        gc.disable()
+        try:
+            batches = ahead(iter(range(num_items)), stages, depth=4)
+            next(batches)
+            del batches
+
+            assert stages.closed == 1
+            assert not _threads()
+        finally:
+            gc.enable()
+
+    def test_an_error_before_a_batch_ends_it(self, ahead):
+        stages = _Stages()
+        batches = ahead(itertools.count(), stages, depth=1)
+        next(batches)
+        stages.release = lambda: [].pop()
+
+        with pytest.raises(IndexError, match="pop from empty list"):
+            next(batches)
+
+        assert stages.closed == 1
+        assert not _threads()
+
+    def test_close_is_harmless_twice(self, ahead):
+        for make in (Synchronous, lambda *arguments: ahead(*arguments, depth=1)):
+            stages = _Stages()
+            batches = make(iter(range(9)), stages)
+            next(batches)
+
+            batches.close()
+            batches.close()
+
+            assert list(batches) == []
+            assert stages.closed == 1
+
+
+class TestPipeline:
     def test_is_depth_batches_ahead_and_no_more(self):
         stages = _Stages()
         pipeline = Pipeline(iter(range(9)), stages, depth=2)
@@ -72,79 +160,11 @@ class TestPipeline:
         assert stages.produced == [(0, 1), (1, 1), (2, 1), (3, 2), ("last", None)]
         pipeline.close()
 
-    def test_makes_batches_in_one_other_thread_and_draws_items_in_this_one(self):
-        drawn_in = []
-        source = (drawn_in.append(threading.current_thread()) or i for i in range(4))
+    def test_makes_batches_in_one_other_thread(self):
+        made_in = {thread for _, thread in Pipeline(iter(range(4)), _Stages(), depth=1)}
 
-        made_in = {thread for _, thread in Pipeline(source, _Stages(), depth=1)}
-
-        assert set(drawn_in) == {threading.current_thread()}
         assert len(made_in) == 1
-        assert made_in != set(drawn_in)
-
-    def test_error_comes_at_its_batch_with_its_traceback(self):
-        stages = _Stages(fails_at=2)
-        pipeline = Pipeline(iter(range(9)), stages, depth=3)
-
-        assert [next(pipeline)[0] for _ in range(2)] == [0, 1]
-        with pytest.raises(KeyError, match="stage") as caught:
-            next(pipeline)
-
-        assert "in produce" in "".join(traceback.format_exception(caught.value))
-        assert list(pipeline) == []
-        assert stages.closed == 1
-        assert not _threads()
-
-    def test_error_of_the_source_comes_after_the_batches_before_it(self):
-        def source():
-            yield from range(2)
-            raise OSError("source")
-
-        pipeline = Pipeline(source(), _Stages(), depth=4)
-
-        assert [next(pipeline)[0] for _ in range(2)] == [0, 1]
-        with pytest.raises(OSError, match="source"):
-            next(pipeline)
-        assert not _threads()
-
-    def test_ends_with_the_iterator(self):
-        stages = _Stages()
-        pipeline = Pipeline(itertools.count(), stages, depth=2)
-        next(pipeline)
-
-        del pipeline
-        gc.collect()
-
-        assert stages.closed == 1
-        assert not _threads()
-
-    @pytest.mark.parametrize("num_items", [2, 3, 9])
-    def test_ends_with_the_iterator_without_a_collection(self, num_items):
-        stages = _Stages()
-        gc.disable()
-        try:
-            pipeline = Pipeline(iter(range(num_items)), stages, depth=4)
-            next(pipeline)
-            del pipeline
-
-            assert stages.closed == 1
-            assert not _threads()
-        finally:
-            gc.enable()
-
-    def test_an_error_that_nobody_took_keeps_nothing(self):
-        stages = _Stages(fails_at=1)
-        alive = weakref.ref(stages)
-        gc.disable()
-        try:
-            pipeline = Pipeline(itertools.count(), stages, depth=2)
-            next(pipeline)
-            del pipeline, stages
-
-            assert alive() is None
-            assert not _threads()
-        finally:
-            gc.enable()
+        assert threading.current_thread() not in made_in
 
     @pytest.mark.parametrize("end", [StopIteration, OSError])
     def test_the_thread_ends_with_the_source_though_somebody_keeps_the_iterator(self, end):
@@ -164,28 +184,35 @@ class TestPipeline:
         with pytest.raises(end):
             next(pipeline)
 
-    def test_an_error_before_a_batch_ends_the_thread(self):
-        stages = _Stages()
-        pipeline = Pipeline(itertools.count(), stages, depth=1)
-        next(pipeline)
-        stages.release = lambda: [].pop()
-
-        with pytest.raises(IndexError, match="pop from empty list"):
+    def test_an_error_that_nobody_took_keeps_nothing(self):
+        stages = _Stages(fails_at=1)
+        alive = weakref.ref(stages)
+        gc.disable()
+        try:
+            pipeline = Pipeline(itertools.count(), stages, depth=2)
             next(pipeline)
+            del pipeline, stages
 
-        assert not _threads()
+            assert alive() is None
+            assert not _threads()
+        finally:
+            gc.enable()
 
-    @pytest.mark.parametrize("make", [Synchronous, lambda *a: Pipeline(*a, depth=1)])
-    def test_close_is_harmless_twice(self, make):
+
+class TestInterleaved:
+    @pytest.mark.parametrize("depth", [1, 2, 4])
+    def test_samples_one_batch_further_than_it_gathers(self, depth):
         stages = _Stages()
-        batches = make(iter(range(9)), stages)
-        next(batches)
+        batches = Interleaved(iter(range(20)), stages, depth=depth)
 
-        batches.close()
-        batches.close()
+        for number in range(4):
+            item, thread = next(batches)
 
-        assert list(batches) == []
-        assert stages.closed == 1
+            assert (item, thread) == (number, threading.current_thread())
+            assert len(stages.produced) == number + depth + 1
+
+        # What a batch waits for was said one batch before.
+        assert stages.produced[-2:] == [(depth + 2, 2), (depth + 3, 3)]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
@@ -432,7 +459,6 @@ class TestOnGpu:
                         drawn.append(torch.nn.functional.dropout(batch.x, 0.5).sum())
             captured = loader.node_sampler._workplace._captures
             assert len(captured._captured) == 2
-            assert not captured._pending
             masks.append(torch.stack(drawn))
 
         for each in masks[1:]:

@@ -145,7 +145,7 @@ class TestNumberedIndex:
     def test_keeps_its_number_in_a_pickle(self):
         index = pickle.loads(pickle.dumps(NumberedIndex(torch.tensor([3, 1]), 5)))
 
-        assert index == [3, 1]
+        assert index.positions == [3, 1]
         assert index.number == 5
 
     def test_batches_are_numbered_by_epoch_and_place(self):

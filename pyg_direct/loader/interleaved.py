@@ -1,0 +1,91 @@
+"""Make batches ahead of their consumer, in the consumer's own thread.
+
+For stages that only launch work on a GPU. A thread beside the consumer's would fight with it for
+Python's lock, which costs both more than the launches; here they stand between two batches, and
+what they launch runs while the consumer launches its own. Sampling is a batch ahead of gathering,
+so that its sizes are there when the host asks for them.
+"""
+
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from pyg_direct.loader.pipeline import Stages
+
+
+class Interleaved(Iterator[Any]):
+    """Makes ``depth`` batches ahead of the one in use.
+
+    Parameters
+    ----------
+    source : iterator
+        What batches are made of.
+    stages : Stages
+        How they are made.
+    depth : int
+        1 or more. With the batch in use, ``depth + 1`` batches exist at a time, the last of them
+        only sampled.
+
+    Notes
+    -----
+    An error of the source or of a stage is raised at the batch where it came up, with its own
+    traceback, and ends the iteration.
+    """
+
+    def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
+        self._source, self._stages, self._depth = source, stages, depth
+        self._started: deque[Any] = deque()
+        self._products: deque[Any] = deque()
+        self._released: Any = None
+        # Why no more batches are started; the batches before it come first.
+        self._end: Exception | None = None
+        self._finalizer = weakref.finalize(self, stages.close)
+
+    def __next__(self) -> Any:
+        if not self._finalizer.alive:
+            raise StopIteration
+        try:
+            # The GPU must be done with the batch before the last: that bounds the host's lead.
+            released, self._released = self._released, self._stages.release()
+            while self._end is None and len(self._products) < self._depth:
+                if not self._started:
+                    self._start(released)
+                self._gather()
+                self._start(released)
+            if not self._products:
+                raise self._take_end()
+            return self._stages.consume(self._products.popleft())
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, released: Any) -> None:
+        if self._end is not None:
+            return
+        try:
+            self._started.append(self._stages.start(next(self._source), released))
+        except StopIteration:
+            # Not the one that came, whose traceback would keep this iterator.
+            self._end = StopIteration()
+        except Exception as error:
+            self._end = error
+
+    def _gather(self) -> None:
+        if not self._started:
+            return
+        try:
+            self._products.append(self._stages.gather(self._started.popleft()))
+        except Exception as error:
+            self._end = error
+
+    def _take_end(self) -> Exception:
+        end, self._end = self._end or StopIteration(), StopIteration()
+        return end
+
+    def close(self) -> None:
+        """End the iteration; harmless twice."""
+        self._source, self._end = iter(()), StopIteration()
+        self._started.clear()
+        self._products.clear()
+        self._finalizer()
