@@ -56,6 +56,24 @@ def test_workers_give_the_same_batches(device, make, options, depth):
         gc.enable()
 
 
+def _note_start(worker_id):
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_workers_that_are_sent_the_tables(context):
+    stores = from_data(make_data(), "cpu")
+    options = {"batch_size": 30, "seed": 5}
+    here = NeighborLoader(stores, [4, 3], **options)
+    workers = NeighborLoader(
+        stores, [4, 3], num_workers=2, filter_per_worker=True, multiprocessing_context=context,
+        worker_init_fn=_note_start, **options,
+    )  # fmt: skip
+
+    assert_same_batches(here, workers)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "context"), [(NeighborLoader, "forkserver"), (LinkNeighborLoader, "spawn")]
