@@ -3,6 +3,8 @@
 import gc
 import multiprocessing
 import pickle
+import signal
+import time
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -183,3 +185,26 @@ class TestNumberedIndex:
         assert positions.__getitems__(index) is index
         assert list(positions) == [0, 1, 2, 3]
         assert len(positions) == 4
+
+
+class _Stuck(DirectNeighborSampler):
+    def sample_from_nodes(self, inputs, **options):
+        if 5 in inputs.node:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(600)
+        return super().sample_from_nodes(inputs, **options)
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_go_is_killed(monkeypatch):
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
+    stores = from_data(make_data(), "cpu")
+    sampler = _Stuck(stores, [4], device="cpu")
+    loader = NeighborLoader(stores, [4], neighbor_sampler=sampler, num_workers=1)
+
+    batches = iter(loader)
+    for _ in range(5):
+        next(batches)
+    del batches
+
+    assert not _processes()
