@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.typing import TensorFrame
 
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
@@ -52,7 +53,7 @@ def from_data(
     Raises
     ------
     TypeError
-        If ``data`` is neither, or holds a sparse tensor.
+        If ``data`` is neither, or holds a sparse tensor or a ``TensorFrame``.
     ValueError
         As ``place``.
     """
@@ -94,6 +95,10 @@ def _put_nodes(feature_store: DirectFeatureStore, storage: Any, group_name: Any)
         if isinstance(value, Tensor | np.ndarray) and storage.is_node_attr(name):
             _refuse_sparse(name, value)
             feature_store.put_tensor(value, group_name=group_name, attr_name=name, index=None)
+        elif isinstance(value, TensorFrame):
+            raise TypeError(
+                f"{name} is a TensorFrame, expected tensors; make one of each kind of column"
+            )
 
 
 def _put_edges(

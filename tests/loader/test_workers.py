@@ -76,6 +76,27 @@ def test_workers_that_are_sent_the_tables(context):
     assert_same_batches(here, workers)
 
 
+def _check_threads(worker_id):
+    if torch.get_num_threads() != 2:
+        raise RuntimeError(f"a worker has {torch.get_num_threads()} threads")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="PyG gives a worker no more than we have")
+def test_pygs_multithreading_of_workers():
+    stores = from_data(make_data(), "cpu")
+    here = NeighborLoader(stores, [4, 3], batch_size=30, seed=5)
+    workers = NeighborLoader(
+        stores, [4, 3], batch_size=30, seed=5, num_workers=1, worker_init_fn=_check_threads
+    )
+    torch.multiprocessing.set_start_method("spawn", force=True)
+    try:
+        with workers.enable_multithreading(2):
+            assert_same_batches(here, workers)
+    finally:
+        torch.multiprocessing.set_start_method(None, force=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "context"), [(NeighborLoader, "forkserver"), (LinkNeighborLoader, "spawn")]
