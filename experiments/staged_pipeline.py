@@ -6,7 +6,7 @@ with another way for the rows.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -77,10 +77,10 @@ class StagedBatches:
         source: Iterator[Any] = enumerate(self._input_nodes[order].split(self._batch_size))
         sample = self._sample
         if self._num_threads == 2:
-            work = Work(sample=self._sample_ahead, gather=_as_it_is, finish=_as_it_is)
+            work = Work(start=_at_once(self._sample_ahead), gather=_as_it_is, finish=_as_it_is)
             source = Pipeline(source, CpuStages(work, EpochRecord(0)), depth=self._depth)
             sample = _as_it_is
-        work = Work(sample=sample, gather=self._gather, finish=_as_it_is)
+        work = Work(start=_at_once(sample), gather=self._gather, finish=_as_it_is)
         stages: Any = CpuStages(work, self._record)
         if self._pairs is not None:
             stages = CudaStages(work, self._record, device=self._device, pairs=self._pairs)
@@ -114,3 +114,13 @@ class StagedBatches:
 
 def _as_it_is(value: Any, _: Any = None) -> Any:
     return value
+
+
+def _at_once(sample: Callable[[Any], Any]) -> Callable[[Any], Callable[[], Any]]:
+    """Return both halves of sampling, of which the first does all."""
+
+    def start(item: Any) -> Callable[[], Any]:
+        out = sample(item)
+        return lambda: out
+
+    return start

@@ -1,18 +1,22 @@
-"""A pytest plugin that puts our stores and, if asked, our sampler in the place of PyG's.
+"""A pytest plugin that puts our stores and, if asked, our sampler and loaders in PyG's place.
 
 Environment: ``PYG_DIRECT_SAMPLER=direct`` replaces PyG's ``NeighborSampler`` too; otherwise PyG's
-own calls the operations of our double of ``pyg_lib``.
+own calls the operations of our double of ``pyg_lib``. ``PYG_DIRECT_LOADER=direct`` replaces
+``NeighborLoader`` and ``LinkNeighborLoader``.
 """
 
 import os
 from typing import Any
 
+import torch_geometric.loader
 import torch_geometric.loader.link_neighbor_loader
 import torch_geometric.loader.neighbor_loader
 import torch_geometric.sampler
 import torch_geometric.sampler.neighbor_sampler
 import torch_geometric.testing
+from torch_geometric.data import Data, HeteroData
 
+import pyg_direct
 from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.sampler.links import by_type
 from pyg_direct.stores import DirectFeatureStore, DirectGraphStore
@@ -61,6 +65,26 @@ class NeighborSampler(DirectNeighborSampler):
         return super()._sample(by_type(seed), times, self._next_key(None) if key is None else key)
 
 
+class NeighborLoader(pyg_direct.NeighborLoader):
+    """Our node loader, over a graph in memory on the CPU, whose tensors PyG's tests compare."""
+
+    def __init__(self, data: Any, *arguments: Any, is_sorted: bool = False, **options: Any) -> None:
+        super().__init__(_on_cpu(data, is_sorted), *arguments, **options)
+
+
+class LinkNeighborLoader(pyg_direct.LinkNeighborLoader):
+    """Our link loader, likewise."""
+
+    def __init__(self, data: Any, *arguments: Any, is_sorted: bool = False, **options: Any) -> None:
+        super().__init__(_on_cpu(data, is_sorted), *arguments, **options)
+
+
+def _on_cpu(data: Any, is_sorted: bool) -> Any:
+    if isinstance(data, Data | HeteroData):
+        return pyg_direct.from_data(data, "cpu", is_sorted=is_sorted)
+    return data
+
+
 torch_geometric.testing.MyFeatureStore = MyFeatureStore
 torch_geometric.testing.MyGraphStore = MyGraphStore
 if os.environ.get("PYG_DIRECT_SAMPLER") == "direct":
@@ -71,3 +95,6 @@ if os.environ.get("PYG_DIRECT_SAMPLER") == "direct":
         torch_geometric.sampler.neighbor_sampler,
     ):
         module.NeighborSampler = NeighborSampler
+if os.environ.get("PYG_DIRECT_LOADER") == "direct":
+    torch_geometric.loader.NeighborLoader = NeighborLoader
+    torch_geometric.loader.LinkNeighborLoader = LinkNeighborLoader

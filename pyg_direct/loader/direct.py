@@ -207,11 +207,11 @@ class DirectLoader:
         """
         for batches in [each() for each in self._running]:
             if batches is not None:
-                batches.close() if hasattr(batches, "close") else batches.__del__()
+                batches.close() if hasattr(batches, "close") else _end_workers(batches)
         self._running.clear()
         workers, self.__dict__["_iterator"] = self.__dict__.get("_iterator"), None
         if workers is not None:
-            workers.__del__()
+            _end_workers(workers)
 
     def __enter__(self) -> Self:
         return self
@@ -294,4 +294,14 @@ def _ending(outputs: Any) -> Iterator[Any]:
     try:
         yield from outputs
     finally:
+        _end_workers(outputs)
+
+
+def _end_workers(outputs: Any) -> None:
+    """End torch's workers; it gives up on those that are slow to go."""
+    try:
         outputs.__del__()
+    finally:
+        for worker in getattr(outputs, "_workers", ()):
+            worker.kill()
+            worker.join()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput
@@ -90,7 +91,8 @@ def _positions(batches: Any) -> Iterator[Any]:
         and len(batches) > 0
     )
     if is_plain:
-        batches = torch.tensor(list(batches.sampler)).split(batches.batch_size)[: len(batches)]
+        order = torch.from_numpy(np.fromiter(batches.sampler, np.int64))
+        batches = order.split(batches.batch_size)[: len(batches)]
     yield from batches
 
 

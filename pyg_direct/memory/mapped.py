@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.memory.registration import Registration, page_permissions
+from pyg_direct.memory.sending import InMessage
 
 
 class MappedArray:
@@ -202,8 +203,7 @@ class MappedArray:
         # Sending a tensor to another process moves its storage, from under our registration; only
         # what is shared already stays where it is.
         tensor = self.cpu_view()
-        is_shared = tensor.is_shared()
-        return MappedArray, (tensor if is_shared else tensor.clone(),)
+        return MappedArray, (tensor if tensor.is_shared() else InMessage(tensor),)
 
     def __enter__(self) -> "MappedArray":
         return self

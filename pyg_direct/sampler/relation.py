@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pyg_direct.memory import is_registered
+from pyg_direct.memory import InMessage, is_registered
 
 EdgeType = tuple[str, str, str] | None
 NodeType = str | None
@@ -86,14 +86,14 @@ class Relation:
         return _restore, ({each.name: getattr(sent, each.name) for each in fields(sent)},)
 
 
-def _movable(tensor: Tensor) -> Tensor:
-    """Return a tensor that may be sent to another process, which moves its storage.
+def _movable(tensor: Tensor) -> Any:
+    """Return what may be sent to another process, where torch would move a tensor's storage.
 
     Memory that a GPU reads in place must stay, so it is copied; what is shared stays anyway.
     """
     storage = tensor.untyped_storage()
     is_fixed = tensor.device.type == "cpu" and is_registered(storage.data_ptr(), storage.nbytes())
-    return tensor.clone() if is_fixed and not tensor.is_shared() else tensor
+    return InMessage(tensor) if is_fixed and not tensor.is_shared() else tensor
 
 
 def _restore(values: dict[str, Any]) -> Relation:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.typing import TensorFrame
 
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES
 from pyg_direct.stores.feature import DirectFeatureStore
@@ -56,7 +57,7 @@ def from_data(
     Raises
     ------
     TypeError
-        If ``data`` is neither, or holds a sparse tensor.
+        If ``data`` is neither, or holds a sparse tensor or a ``TensorFrame``.
     ValueError
         As ``place``.
     """
@@ -82,12 +83,16 @@ def tensors_of(data: Data | HeteroData) -> Iterator[tuple[Any, str, Tensor | Arr
     Raises
     ------
     TypeError
-        If one of them is sparse.
+        If one of them is sparse, or a ``TensorFrame``.
     """
     for node_type, storage in _node_storages(data):
         for name, value in storage.items():
             if isinstance(value, Tensor | np.ndarray) and storage.is_node_attr(name):
                 yield node_type, name, _dense(name, value)
+            elif isinstance(value, TensorFrame):
+                raise TypeError(
+                    f"{name} is a TensorFrame, expected tensors; make one of each kind of column"
+                )
     for edge_type, storage in _edge_storages(data):
         group_name = HOMOGENEOUS_EDGES if edge_type is None else edge_type
         for name, value in storage.items():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunctionSubclass
 
-from pyg_direct.memory import MappedArray, is_registered
+from pyg_direct.memory import InMessage, MappedArray, is_registered
 from pyg_direct.tables import HostTable
 from pyg_direct.tensors import operations
 from pyg_direct.tensors.gradients import GatherRows, ReadInPlace
@@ -251,7 +251,7 @@ def _reduce(x: UnifiedTensor) -> tuple[Any, ...]:
     """Send to another process: in place if the memory is shared, else a copy."""
     with DisableTorchFunctionSubclass():
         memory = x.as_subclass(Tensor).detach()
-        return unified, (memory if memory.is_shared() else memory.clone(),)
+        return unified, (memory if memory.is_shared() else InMessage(memory),)
 
 
 ForkingPickler.register(UnifiedTensor, _reduce)

@@ -59,6 +59,7 @@ def test_link_data(device, options):
 
     assert len(batches) == 3
     for batch in batches:
+        batch = batch.cpu()
         row, col = batch[WRITES].edge_label_index
         found = torch.stack([batch["author"].n_id[row], batch["paper"].n_id[col]])
         assert found.equal(data[WRITES].edge_index[:, batch[WRITES].input_id])

@@ -3,6 +3,8 @@
 import gc
 import multiprocessing
 import pickle
+import signal
+import time
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -54,6 +56,45 @@ def test_workers_give_the_same_batches(device, make, options, depth):
         assert not _processes()
     finally:
         gc.enable()
+
+
+def _note_start(worker_id):
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_workers_that_are_sent_the_tables(context):
+    stores = from_data(make_data(), "cpu")
+    options = {"batch_size": 30, "seed": 5}
+    here = NeighborLoader(stores, [4, 3], **options)
+    workers = NeighborLoader(
+        stores, [4, 3], num_workers=2, filter_per_worker=True, multiprocessing_context=context,
+        worker_init_fn=_note_start, **options,
+    )  # fmt: skip
+
+    assert_same_batches(here, workers)
+
+
+def _check_threads(worker_id):
+    if torch.get_num_threads() != 2:
+        raise RuntimeError(f"a worker has {torch.get_num_threads()} threads")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="PyG gives a worker no more than we have")
+def test_pygs_multithreading_of_workers():
+    stores = from_data(make_data(), "cpu")
+    here = NeighborLoader(stores, [4, 3], batch_size=30, seed=5)
+    workers = NeighborLoader(
+        stores, [4, 3], batch_size=30, seed=5, num_workers=1, worker_init_fn=_check_threads
+    )
+    torch.multiprocessing.set_start_method("spawn", force=True)
+    try:
+        with workers.enable_multithreading(2):
+            assert_same_batches(here, workers)
+    finally:
+        torch.multiprocessing.set_start_method(None, force=True)
 
 
 @pytest.mark.slow
@@ -165,3 +206,26 @@ class TestNumberedIndex:
         assert positions.__getitems__(index) is index
         assert list(positions) == [0, 1, 2, 3]
         assert len(positions) == 4
+
+
+class _Stuck(DirectNeighborSampler):
+    def sample_from_nodes(self, inputs, **options):
+        if 5 in inputs.node:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(600)
+        return super().sample_from_nodes(inputs, **options)
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_go_is_killed(monkeypatch):
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
+    stores = from_data(make_data(), "cpu")
+    sampler = _Stuck(stores, [4], device="cpu")
+    loader = NeighborLoader(stores, [4], neighbor_sampler=sampler, num_workers=1)
+
+    batches = iter(loader)
+    for _ in range(5):
+        next(batches)
+    del batches
+
+    assert not _processes()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.typing import TensorFrame
 
 from pyg_direct.stores import from_data
 
@@ -47,6 +48,8 @@ def test_from_data_refuses_other_things():
         from_data({})
     with pytest.raises(TypeError, match="expected a dense one"):
         from_data(Data(x=torch.eye(3).to_sparse(), num_nodes=3))
+    with pytest.raises(TypeError, match="tf is a TensorFrame, expected tensors"):
+        from_data(Data(tf=object.__new__(TensorFrame), num_nodes=3))
 
 
 def test_from_data_takes_arrays_and_memory_maps(tmp_path):
