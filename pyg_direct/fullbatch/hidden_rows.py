@@ -96,7 +96,8 @@ class HiddenRows:
                 yield HiddenChunk(part=part, rows=rows, inputs=table[inner])
 
     def _parts(self, num_rows: int) -> Iterator[slice]:
-        step = chunk_rows(num_rows, self.nonlinearity.architecture.widest_output)
+        all_rows = self.buffers.outputs[-1].size(0)
+        step = chunk_rows(all_rows, self.nonlinearity.architecture.widest_output)
         for start in range(0, num_rows, step):
             yield slice(start, min(start + step, num_rows))
 

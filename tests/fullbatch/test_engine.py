@@ -13,8 +13,8 @@ REDDIT, PRODUCTS = 232_965, 2_449_029
     [
         pytest.param(REDDIT, 4, 64, id="reddit"),
         pytest.param(REDDIT, 2, 128, id="reddit bfloat16"),
-        pytest.param(PRODUCTS, 4, 128, id="products"),
-        pytest.param(PRODUCTS, 2, 128, id="products bfloat16"),
+        pytest.param(PRODUCTS, 4, 64, id="products"),
+        pytest.param(PRODUCTS, 2, 64, id="products bfloat16"),
         pytest.param(2_708, 4, 256, id="cora"),
     ],
 )

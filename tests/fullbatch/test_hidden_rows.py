@@ -30,7 +30,7 @@ def _weights(device):
     return [LayerWeights(neighbor=neighbor, bias=torch.ones(5, device=device))] * 3
 
 
-@pytest.mark.parametrize("chunk_elements", [1 << 23, 20], ids=["whole", "chunks"])
+@pytest.mark.parametrize("chunk_elements", [(1 << 23, 1 << 27), (20, 20)], ids=["whole", "chunks"])
 @pytest.mark.parametrize("staging_bytes", [None, 10 * ROW_BYTES], ids=["resident", "streamed"])
 @pytest.mark.parametrize("call", ["finished", "again"])
 def test_layer_one_is_computed_anew(call, staging_bytes, chunk_elements, device, monkeypatch):
@@ -49,7 +49,7 @@ def test_layer_one_is_computed_anew(call, staging_bytes, chunk_elements, device,
 
 
 def test_dropout_falls_on_the_same_elements_again(device, monkeypatch):
-    monkeypatch.setattr(memory, "CHUNK_ELEMENTS", 20)
+    monkeypatch.setattr(memory, "CHUNK_ELEMENTS", (20, 20))
     _, hidden = _hidden_rows(device)
     weights = _weights(device)
 
