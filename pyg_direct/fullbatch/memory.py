@@ -66,7 +66,7 @@ def buffer_elements(
         Rows of each rank.
     rank : int
     slice_width : int
-        Columns that a sparse product takes at a time.
+        Columns that a sparse product takes at a time, with their padding.
     """
     rows, num_receive = sizes[rank], min(NUM_RECEIVE_BUFFERS, len(sizes) - 1)
     chunk = chunk_rows(rows, architecture.widest_output)

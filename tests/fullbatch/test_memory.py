@@ -84,7 +84,7 @@ def test_plan_buffers_holds_no_full_width_product(
     assert sum(plan.values()) < limit_gib * 2**30
 
 
-@pytest.mark.parametrize("column_block", [None, 3], ids=["all columns", "3 columns"])
+@pytest.mark.parametrize("column_block", [None, 3, 7], ids=["all columns", "3 columns", "padded"])
 @pytest.mark.parametrize("features", ["device", "host"])
 @pytest.mark.parametrize("convolution", ["gcn", "sage"])
 def test_trainer_holds_what_was_predicted(convolution, features, column_block):
