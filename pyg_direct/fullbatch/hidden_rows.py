@@ -58,17 +58,14 @@ class HiddenRows:
     def finished(
         self, layer: int, weights: Sequence[LayerWeights], dropout_key: int | None
     ) -> Iterator[HiddenChunk]:
-        """Yield the input of ``layer``: the output before, to which bias and activation come now.
+        """Yield the input of ``layer``: the output before, to which the activation comes now.
 
-        Once a forward pass. A chunk is read while it is still in the GPU's L2 cache.
+        Once a forward pass.
         """
         if layer == 1:
             yield from self._recomputed(weights[0], dropout_key)
             return
-        bias = weights[layer - 1].bias
         for chunk in self._stored(layer):
-            if bias is not None:
-                chunk.rows.add_(bias)
             self.nonlinearity.apply(layer - 1, chunk.rows, chunk.part.start, dropout_key)
             yield chunk
 
@@ -96,7 +93,8 @@ class HiddenRows:
                 yield HiddenChunk(part=part, rows=rows, inputs=table[inner])
 
     def _parts(self, num_rows: int) -> Iterator[slice]:
-        step = chunk_rows(num_rows, self.nonlinearity.architecture.widest_output)
+        all_rows = self.buffers.outputs[-1].size(0)
+        step = chunk_rows(all_rows, self.nonlinearity.architecture.widest_output)
         for start in range(0, num_rows, step):
             yield slice(start, min(start + step, num_rows))
 

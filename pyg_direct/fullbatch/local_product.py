@@ -22,6 +22,7 @@ def add_product(
     engine: Engine,
     column_block: int | None,
     overwrite: bool,
+    bias: Tensor | None = None,
 ) -> None:
     """Set ``out`` to the piece times ``rows``, or add it where ``overwrite`` is false.
 
@@ -30,8 +31,8 @@ def add_product(
     Parameters
     ----------
     piece : TilePiece
-    rows : tensor, shape (k, w)
-        Contiguous.
+    rows : tensor, shape (k, w) or wider
+        Contiguous. Columns beyond w are padding that does not count.
     out : tensor, shape (m, w)
         Row-major; may be some columns of a wider tensor. bfloat16 is accumulated in float32 and
         rounded once a call.
@@ -41,15 +42,19 @@ def add_product(
         Columns taken at a time, so that the part of ``rows`` in use fits a GPU's L2 cache.
     overwrite : bool
         Ignore what ``out`` holds.
+    bias : tensor, shape (w,), optional
+        Added to every row.
     """
     if engine == "kernel":
-        _multiply_by_kernel(piece, rows, out, column_block or WIDEST_SLICE, overwrite)
+        _multiply_by_kernel(piece, rows, out, column_block or WIDEST_SLICE, overwrite, bias)
         return
     width = out.size(1)
     block = column_block or width
     for first in range(0, width, block):
         part = slice(first, min(first + block, width))
         _multiply_by_library(piece.matrix, rows[:, part], out[:, part], 0.0 if overwrite else 1.0)
+    if bias is not None:
+        out.add_(bias)
 
 
 def _multiply_by_library(matrix: Tensor, rows: Tensor, out: Tensor, beta: float) -> None:
@@ -61,7 +66,12 @@ def _multiply_by_library(matrix: Tensor, rows: Tensor, out: Tensor, beta: float)
 
 
 def _multiply_by_kernel(
-    piece: TilePiece, rows: Tensor, out: Tensor, slice_columns: int, overwrite: bool
+    piece: TilePiece,
+    rows: Tensor,
+    out: Tensor,
+    slice_columns: int,
+    overwrite: bool,
+    bias: Tensor | None,
 ) -> None:
     matrix = piece.matrix
     stream = torch.cuda.current_stream(out.device).cuda_stream if out.is_cuda else 0
@@ -77,6 +87,8 @@ def _multiply_by_kernel(
         num_columns=out.size(1),
         number_type=KERNEL_TYPES[out.dtype],
         accumulate=not overwrite,
+        bias=bias,
+        operand_stride=rows.size(1),
         out_stride=out.stride(0),
         slice_columns=slice_columns,
         stream=stream,

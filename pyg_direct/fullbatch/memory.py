@@ -17,9 +17,11 @@ from pyg_direct.fullbatch.counter_random import drop_bytes
 from pyg_direct.fullbatch.outer_product import scratch_elements
 from pyg_direct.fullbatch.staged_product import NUM_RECEIVE_BUFFERS
 
-# Elements of one chunk of rows: 32 MiB of float32, which stay in the L2 cache of a large GPU from
-# one step to the next, and keep its multiprocessors busy with a dense product.
-CHUNK_ELEMENTS = 1 << 23
+# A chunk is a fifth of the whole, and has so many elements at least and at most. Measured on an
+# H200, 2.4 M vertices and 256 columns: an epoch takes 154.6 ms in chunks of 8 Mi elements, 146.0 of
+# 32 Mi and 140.4 of 128 Mi. Launches and the tails of kernels cost a tenth at 8 Mi; to be larger
+# than the L2 cache is no harm. 233 k vertices gain nothing (57.4 ms at 8 Mi, 57.0 at 32 Mi).
+NUM_CHUNKS, CHUNK_ELEMENTS = 5, (1 << 23, 1 << 27)
 GIB = 2.0**30
 
 
@@ -47,7 +49,9 @@ class MemoryPlan:
 
 def chunk_rows(num_rows: int, width: int) -> int:
     """Return how many rows an element-wise step takes at a time."""
-    return max(1, min(num_rows, CHUNK_ELEMENTS // max(1, width)))
+    least, most = CHUNK_ELEMENTS
+    elements = min(most, max(least, num_rows * width // NUM_CHUNKS))
+    return max(1, min(num_rows, elements // max(1, width)))
 
 
 def buffer_elements(
@@ -62,7 +66,7 @@ def buffer_elements(
         Rows of each rank.
     rank : int
     slice_width : int
-        Columns that a sparse product takes at a time.
+        Columns that a sparse product takes at a time, with their padding.
     """
     rows, num_receive = sizes[rank], min(NUM_RECEIVE_BUFFERS, len(sizes) - 1)
     chunk = chunk_rows(rows, architecture.widest_output)

@@ -18,7 +18,7 @@ from pyg_direct.fullbatch.layer_weights import LayerWeights
 from pyg_direct.fullbatch.memory import Buffers, region
 from pyg_direct.fullbatch.nonlinearity import Nonlinearity
 from pyg_direct.fullbatch.outer_product import outer_product
-from pyg_direct.fullbatch.sliced_product import multiply_slices
+from pyg_direct.fullbatch.sliced_product import multiply_slices, staged_operand
 from pyg_direct.fullbatch.staged_product import StagedProduct
 from pyg_direct.fullbatch.tiles import Tile
 
@@ -83,10 +83,10 @@ class Propagation:
         largest = max((*self.buffers.outputs, self.buffers.spare), key=Tensor.numel).view(-1)
         for column in range(0, num_features, block):
             width = min(block, num_features - column)
-            operand = region(self.buffers.slice, self.num_rows, width)
+            operand = staged_operand(self.buffers.slice, self.num_rows, width)
             out = region(largest, self.num_rows, width)
             self.inputs.read(first + column, operand)
-            self.product.multiply(self.adjacency.tiles, operand, out)
+            self._multiply(self.adjacency.tiles, operand, out)
             self.inputs.write(0, column, out)
 
     def forward(self, weights: Sequence[LayerWeights], dropout_key: int | None = None) -> Tensor:
@@ -109,8 +109,6 @@ class Propagation:
             self._convolve(layer, weights, dropout_key)
         if len(weights) == 1:
             self._multiply_inputs(weights[0])
-        elif weights[-1].bias is not None:
-            self.logits.add_(weights[-1].bias)
         return self.logits
 
     def _multiply_inputs(self, weight: LayerWeights) -> None:
@@ -121,7 +119,7 @@ class Propagation:
     def _convolve(
         self, layer: int, weights: Sequence[LayerWeights], dropout_key: int | None
     ) -> None:
-        """Compute the output of ``layer``, without its bias."""
+        """Compute the output of ``layer``, with its bias, without its activation."""
         weight, out = weights[layer], self.buffers.output_of(layer)
         d_out, d_in = weight.neighbor.shape
         adds = self.architecture.adds_input(layer)
@@ -131,13 +129,18 @@ class Propagation:
                 source[chunk.part].copy_(chunk.rows)
                 self._start_output(layer, weight, chunk)
             self._multiply(self.adjacency.tiles, source, source)
-            out.addmm_(source, weight.neighbor.t(), beta=float(adds))
+            if adds:
+                out.addmm_(source, weight.neighbor.t())
+                if weight.bias is not None:
+                    out.add_(weight.bias)
+            else:
+                project(source, weight.neighbor.t(), weight.bias, out=out)
             return
         source = self._operand(d_out, self._spare(d_out) if adds else out)
         for chunk in self.hidden.finished(layer, weights, dropout_key):
             torch.mm(chunk.rows, weight.neighbor.t(), out=source[chunk.part])
             self._start_output(layer, weight, chunk)
-        self._multiply(self.adjacency.tiles, source, out, accumulate=adds)
+        self._multiply(self.adjacency.tiles, source, out, accumulate=adds, bias=weight.bias)
 
     def _start_output(self, layer: int, weight: LayerWeights, chunk: HiddenChunk) -> None:
         """Write what the layer adds of its own input, if anything, to its output."""
@@ -153,7 +156,7 @@ class Propagation:
         """Return where to build an operand: in the slice, if it is one slice, or ``otherwise``."""
         if width > self.slice_width:
             return otherwise
-        return region(self.buffers.slice, self.num_rows, width)
+        return staged_operand(self.buffers.slice, self.num_rows, width)
 
     def _spare(self, width: int) -> Tensor:
         return region(self.buffers.spare, self.num_rows, width)
@@ -165,6 +168,7 @@ class Propagation:
         out: Tensor,
         *,
         accumulate: bool = False,
+        bias: Tensor | None = None,
     ) -> None:
         multiply_slices(
             self.product,
@@ -174,6 +178,7 @@ class Propagation:
             staging=self.buffers.slice,
             slice_width=self.slice_width,
             accumulate=accumulate,
+            bias=bias,
         )
 
     def backward(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.fullbatch.adjacency import Adjacency, build_adjacency
-from pyg_direct.fullbatch.engine import EngineChoice, choose_engine, value_dtype
+from pyg_direct.fullbatch.engine import EngineChoice, choose_engine, padded_width, value_dtype
 from pyg_direct.fullbatch.input_rows import ResidentRows, StreamedRows
 from pyg_direct.fullbatch.local_graph import LocalGraph, Placement
 from pyg_direct.fullbatch.memory import (
@@ -107,7 +107,7 @@ def _propagation(
         architecture,
         sizes,
         ranks.rank,
-        slice_width=slice_width,
+        slice_width=padded_width(slice_width, dtype.itemsize),
         dtype=dtype,
         device=ranks.device,
     )
@@ -191,7 +191,7 @@ def _predict(
             architecture,
             sizes,
             ranks.rank,
-            slice_width=architecture.slice_width(choice.column_block),
+            slice_width=padded_width(architecture.slice_width(choice.column_block), size),
             element_bytes=size,
         ),
         "input": table,

@@ -9,6 +9,7 @@ L2 takes no more of it than its size.
 import torch
 from torch import Tensor
 
+from pyg_direct.fullbatch.engine import padded_width
 from pyg_direct.fullbatch.memory import region
 from pyg_direct.fullbatch.staged_product import StagedProduct
 from pyg_direct.fullbatch.tiles import Tile
@@ -27,6 +28,7 @@ def multiply_slices(
     staging: Tensor,
     slice_width: int,
     accumulate: bool = False,
+    bias: Tensor | None = None,
 ) -> None:
     """Write A B to ``out``, or add it where ``accumulate`` is true; every rank must call.
 
@@ -38,22 +40,37 @@ def multiply_slices(
     tiles : tuple of Tile, length P
         Block row of A.
     operand : tensor, shape (m, w)
-        This rank's rows of B. Not copied where it is the start of ``staging``.
+        This rank's rows of B. Not copied where it is ``staged_operand`` of ``staging``.
     out : tensor, shape (m, w)
         May be ``operand`` itself, unless ``accumulate``.
-    staging : tensor, shape (m * s,)
+    staging : tensor, shape (m * padded_width(s),)
         Overwritten.
     slice_width : int
         s, equal on all ranks.
     accumulate : bool
+    bias : tensor, shape (w,), optional
+        Added to every row.
     """
     num_rows, width = operand.shape
     for first in range(0, width, slice_width):
         part = slice(first, min(first + slice_width, width))
-        columns = region(staging, num_rows, part.stop - first)
+        columns = _padded_region(staging, num_rows, part.stop - first)
         if columns.data_ptr() != operand.data_ptr():
-            _copy_rows(operand[:, part], columns)
-        product.multiply(tiles, columns, out[:, part], accumulate=accumulate)
+            _copy_rows(operand[:, part], columns[:, : part.stop - first])
+        added = None if bias is None else bias[part]
+        product.multiply(tiles, columns, out[:, part], accumulate=accumulate, bias=added)
+
+
+def staged_operand(staging: Tensor, num_rows: int, width: int) -> Tensor:
+    """Return a (num_rows, width) view of the start of ``staging``, its rows padded.
+
+    An operand of one slice that is built there needs no copy.
+    """
+    return _padded_region(staging, num_rows, width)[:, :width]
+
+
+def _padded_region(staging: Tensor, num_rows: int, width: int) -> Tensor:
+    return region(staging, num_rows, padded_width(width, staging.element_size()))
 
 
 def _copy_rows(source: Tensor, out: Tensor) -> None:

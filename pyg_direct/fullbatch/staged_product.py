@@ -123,7 +123,13 @@ class StagedProduct:
             self._stream = torch.cuda.Stream(ranks.device)
 
     def multiply(
-        self, tiles: tuple[Tile, ...], operand: Tensor, out: Tensor, *, accumulate: bool = False
+        self,
+        tiles: tuple[Tile, ...],
+        operand: Tensor,
+        out: Tensor,
+        *,
+        accumulate: bool = False,
+        bias: Tensor | None = None,
     ) -> None:
         """Write A B to ``out``, or add it where ``accumulate`` is true.
 
@@ -133,10 +139,14 @@ class StagedProduct:
         ----------
         tiles : tuple of Tile, length P
             Block row of A.
-        operand : tensor, shape (m_rank, w)
-            This rank's rows of B, contiguous. Not changed.
+        operand : tensor, shape (m_rank, w) or wider, equally on all ranks
+            This rank's rows of B, contiguous. Not changed. Columns beyond w are padding: they are
+            broadcast and not multiplied.
         out : tensor, shape (m_rank, w)
             May be some columns of a wider tensor. Must not overlap ``operand``.
+        accumulate : bool
+        bias : tensor, shape (w,), optional
+            Added to every row.
 
         Raises
         ------
@@ -147,14 +157,15 @@ class StagedProduct:
         """
         self._check(operand, out)
         own = tiles[self.ranks.rank]
-        # The first product overwrites where it reaches every row: no pass over ``out`` to clear it.
+        # Where the first product reaches every row it overwrites and adds the bias: no extra pass.
         overwrite = not accumulate and own.covers_rows
-        if not accumulate and not overwrite:
-            out.zero_()
+        if not own.covers_rows:
+            _start_rows(out, bias, accumulate)
+            bias = None
         others = [root for root in range(self.ranks.num_ranks) if root != self.ranks.rank]
         flight = _Flight(self, operand)
         flight.start_through(others[1] if len(others) > 1 else self.ranks.num_ranks - 1)
-        self._product(own, operand, out, self.ranks.rank, overwrite=overwrite)
+        self._product(own, operand, out, self.ranks.rank, overwrite=overwrite, bias=bias)
         for turn, root in enumerate(others):
             rows = flight.arrived(root)
             self._product(tiles[root], rows, out, root)
@@ -169,10 +180,10 @@ class StagedProduct:
 
     def _check(self, operand: Tensor, out: Tensor) -> None:
         rows = self.sizes[self.ranks.rank]
-        if operand.shape != out.shape or operand.size(0) != rows:
+        if not operand.size(0) == out.size(0) == rows or operand.size(1) < out.size(1):
             raise ValueError(
-                f"operand {tuple(operand.shape)} and out {tuple(out.shape)} came, expected equal "
-                f"shapes of {rows} rows"
+                f"operand {tuple(operand.shape)} and out {tuple(out.shape)} came, expected "
+                f"{rows} rows each, and as many columns or padding beyond them"
             )
         if self.ranks.num_ranks == 1:
             return
@@ -182,7 +193,14 @@ class StagedProduct:
             raise ValueError(f"receive buffer of {smallest} elements, expected {largest} or more")
 
     def _product(
-        self, tile: Tile, rows: Tensor, out: Tensor, stage: int, *, overwrite: bool = False
+        self,
+        tile: Tile,
+        rows: Tensor,
+        out: Tensor,
+        stage: int,
+        *,
+        overwrite: bool = False,
+        bias: Tensor | None = None,
     ) -> None:
         start = self.trace.now() if self.trace else None
         for piece in tile.pieces:
@@ -193,9 +211,18 @@ class StagedProduct:
                 engine=self.engine,
                 column_block=self.column_block,
                 overwrite=overwrite,
+                bias=bias,
             )
         if self.trace:
             self.trace.marks.append(("product", stage, start, self.trace.now()))
+
+
+def _start_rows(out: Tensor, bias: Tensor | None, accumulate: bool) -> None:
+    """Prepare ``out`` for products that are only added."""
+    if not accumulate:
+        out.zero_()
+    if bias is not None:
+        out.add_(bias)
 
 
 class _Flight:

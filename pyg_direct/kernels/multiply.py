@@ -40,6 +40,8 @@ def multiply_csr(
     num_columns: int,
     number_type: str,
     accumulate: bool,
+    bias: Any = None,
+    operand_stride: int | None = None,
     out_stride: int | None = None,
     slice_columns: int = 256,
     stream: int = 0,
@@ -56,7 +58,7 @@ def multiply_csr(
     long_row : int32 device array, shape (num_long_rows,)
         Rows with more than ``LONG_ROW_NONZEROS`` nonzeros: all of them, and no others.
     operand : device array, shape (k, w)
-        Row-major and contiguous.
+        Row-major; its rows may lie further apart than w.
     out : device array, shape (m, w)
         Row-major; its rows may lie further apart than w.
     num_rows, num_long_rows, num_columns : int
@@ -65,8 +67,10 @@ def multiply_csr(
         bfloat16 numbers are passed as their 16 bits and rounded to nearest, once a call.
     accumulate : bool
         Add to ``out`` instead of overwriting it.
-    out_stride : int, optional
-        Elements from one row of ``out`` to the next; w where not given.
+    bias : device array, shape (w,), optional
+        Added to every row.
+    operand_stride, out_stride : int, optional
+        Elements from one row of ``operand``, or ``out``, to the next; w where not given.
     slice_columns : int
         Columns taken at a time: 32, 64, 128 or 256.
     stream : int
@@ -77,7 +81,6 @@ def multiply_csr(
     ValueError
         If ``slice_columns`` or ``number_type`` is not one of those above.
     """
-    stride = num_columns if out_stride is None else out_stride
     allowed = [THREADS_PER_WARP * number for number in COLUMNS_PER_LANE]
     if slice_columns not in allowed or number_type not in NUMBER_TYPES:
         raise ValueError(
@@ -93,8 +96,9 @@ def multiply_csr(
     is_full = num_columns % (columns_per_lane * THREADS_PER_WARP) == 0
     _multiply_csr_kernel(columns_per_lane, number_type, is_full)(
         num_slices * blocks_per_slice, THREADS_PER_WARP * WARPS_PER_BLOCK,
-        rowptr, column, value, long_row, operand, out,
-        num_rows, num_long_rows, num_columns, stride, blocks_per_slice, int(accumulate),
+        rowptr, column, value, long_row, operand, value if bias is None else bias, out,
+        num_rows, num_long_rows, num_columns, operand_stride or num_columns,
+        out_stride or num_columns, blocks_per_slice, int(accumulate), int(bias is not None),
         stream=stream,
     )  # fmt: skip
 
@@ -155,13 +159,13 @@ def _add_edges(columns_per_lane: int, number_type: str, is_full: bool) -> Any:
     """
     load = _load_float32 if number_type == "float32" else _load_bfloat16
 
-    def add_edges(column, value, operand, edge, stop, num_columns, place, total):
+    def add_edges(column, value, operand, edge, stop, stride, place, total):
         # Four nonzeros at a time keep enough reads under way to hide the memory's latency.
         while edge + 4 <= stop:
-            a = np.int64(column[edge]) * num_columns
-            b = np.int64(column[edge + 1]) * num_columns
-            c = np.int64(column[edge + 2]) * num_columns
-            d = np.int64(column[edge + 3]) * num_columns
+            a = np.int64(column[edge]) * stride
+            b = np.int64(column[edge + 1]) * stride
+            c = np.int64(column[edge + 2]) * stride
+            d = np.int64(column[edge + 3]) * stride
             u, v = load(value, edge), load(value, edge + 1)
             x, y = load(value, edge + 2), load(value, edge + 3)
             for number in range(columns_per_lane):
@@ -174,7 +178,7 @@ def _add_edges(columns_per_lane: int, number_type: str, is_full: bool) -> Any:
                 )
             edge += 4
         while edge < stop:
-            a = np.int64(column[edge]) * num_columns
+            a = np.int64(column[edge]) * stride
             u = load(value, edge)
             for number in range(columns_per_lane):
                 here = place[0] + number * THREADS_PER_WARP if is_full else place[number]
@@ -213,8 +217,8 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
     slice_columns = columns_per_lane * THREADS_PER_WARP
 
     def multiply_csr_kernel(
-        rowptr, column, value, long_row, operand, out,
-        num_rows, num_long_rows, num_columns, out_stride, blocks_per_slice, accumulate,
+        rowptr, column, value, long_row, operand, bias, out, num_rows, num_long_rows, num_columns,
+        operand_stride, out_stride, blocks_per_slice, accumulate, has_bias,
     ):  # fmt: skip
         block = cuda.blockIdx.x % blocks_per_slice
         warp = cuda.threadIdx.x // THREADS_PER_WARP
@@ -239,7 +243,7 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
             total[number] = float32(0.0)
             # Lanes beyond the last column read it again: no branch in the loop.
             place[number] = min(first + number * THREADS_PER_WARP, num_columns - 1)
-        add_edges(column, value, operand, edge, stop, num_columns, place, total)
+        add_edges(column, value, operand, edge, stop, operand_stride, place, total)
         if is_long:
             add_warps(warp, lane, total)
             if warp > 0:
@@ -248,12 +252,14 @@ def _multiply_csr_kernel(columns_per_lane: int, number_type: str, is_full: bool)
             mine = first + number * THREADS_PER_WARP
             if mine < num_columns:
                 target = row * out_stride + mine
+                if has_bias:
+                    total[number] += load(bias, mine)
                 if accumulate:
                     total[number] += load(out, target)
                 store(out, target, total[number])
 
     element = NUMBER_TYPES[number_type]
     return CudaKernel(
-        multiply_csr_kernel, np.int32, np.int32, element, np.int32, element, element,
-        None, None, None, None, None, None,
+        multiply_csr_kernel, np.int32, np.int32, element, np.int32, element, element, element,
+        *[None] * 8,
     )  # fmt: skip

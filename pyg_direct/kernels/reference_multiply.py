@@ -8,12 +8,12 @@ import numpy as np
 from pyg_direct.kernels.multiply import LONG_ROW_NONZEROS
 
 
-def multiply_csr(rowptr, column, value, operand, out, *, accumulate):
+def multiply_csr(rowptr, column, value, operand, out, *, accumulate, bias=0.0):
     """See ``pyg_direct.kernels.multiply.multiply_csr``; sums in float64."""
     for row in range(out.shape[0]):
         edges = slice(rowptr[row], rowptr[row + 1])
         total = value[edges].astype(np.float64) @ operand[column[edges]].astype(np.float64)
-        out[row] = total + (out[row] if accumulate else 0.0)
+        out[row] = total + bias + (out[row] if accumulate else 0.0)
 
 
 def long_rows(rowptr):

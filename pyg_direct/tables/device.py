@@ -3,9 +3,15 @@
 import torch
 from torch import Tensor
 
+from pyg_direct.tables.plan import VECTOR_BYTES
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
-from pyg_direct.tables.words import as_words, word_bytes
+from pyg_direct.tables.words import as_integers, as_words, word_bytes
+
+# What torch surely selects as it is.
+SELECTED = frozenset(
+    {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32}
+)
 
 
 class DeviceTable(Table):
@@ -32,6 +38,7 @@ class DeviceTable(Table):
         self.name, self.device = name, rows.device
         self.shape, self.dtype = tuple(rows.shape), rows.dtype
         self._tensor: Tensor | None = rows.detach()
+        self._is_vectorized = self.row_bytes % VECTOR_BYTES == 0
 
     def tensor(self) -> Tensor:
         """Return the rows themselves."""
@@ -42,7 +49,12 @@ class DeviceTable(Table):
     def _gather(self, request: Request, out: Tensor) -> None:
         if not request.is_trusted:
             request.check(self.name, self.num_rows)
-        table, out = self._as_words(self.tensor(), out)
+        table = self.tensor()
+        # torch moves such rows fast whatever their dtype; views take longer than many a gather.
+        if not self._is_vectorized:
+            table, out = self._as_words(table, out)
+        elif self.dtype not in SELECTED:
+            table, out = as_integers(table), as_integers(out)
         torch.index_select(table, 0, request.ids(self.device), out=out)
 
     def _scatter(self, index: Tensor, rows: Tensor) -> None:

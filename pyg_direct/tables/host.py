@@ -20,7 +20,7 @@ from pyg_direct.tables.notes import notes_of, on_device
 from pyg_direct.tables.plan import INDEX_SELECT, SORTED, GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
-from pyg_direct.tables.words import INTEGERS, as_bytes
+from pyg_direct.tables.words import as_bytes, as_integers
 
 
 class HostTable(Table):
@@ -97,6 +97,11 @@ class HostTable(Table):
             raise ValueError(
                 f"num_ids is {num_ids} and device is {self.device}; expected 1 or more, and a GPU"
             )
+        return self._plan(num_ids, self._host_share(), is_sorted=is_sorted, is_trusted=is_trusted)
+
+    def _plan(
+        self, num_ids: int, host_share: float, *, is_sorted: bool = False, is_trusted: bool = False
+    ) -> GatherPlan:
         return plan_gather(
             row_bytes=self.row_bytes,
             num_ids=num_ids,
@@ -105,7 +110,7 @@ class HostTable(Table):
             max_sms=self.max_sms,
             is_sorted=is_sorted,
             is_trusted=is_trusted,
-            host_share=self._host_share(),
+            host_share=host_share,
         )
 
     def _host_share(self) -> float:
@@ -176,7 +181,8 @@ class HostTable(Table):
         scatter_rows_cpu(self._numpy_bytes(), index.cpu().numpy(), as_bytes(rows.cpu()).numpy())
 
     def _scatter_cuda(self, index: Tensor, rows: Tensor) -> None:
-        plan = self.plan(index.numel(), is_trusted=False)
+        # Every row is written to host memory, whatever has a copy elsewhere.
+        plan = self._plan(index.numel(), 1.0)
         places = None
         if plan.way == SORTED:
             index, places = torch.sort(index)
@@ -197,9 +203,7 @@ class HostTable(Table):
     def _selectable_alias(self) -> Tensor:
         """Return the rows for torch, as integers: it does not select every dtype."""
         if self._alias is None:
-            # complex128 has no integer of its size, and torch selects it as it is.
-            dtype = INTEGERS.get(self.dtype.itemsize, self.dtype)
-            self._alias = self._array.cuda_view(self.device).view(dtype)
+            self._alias = as_integers(self._array.cuda_view(self.device))
         return self._alias
 
     def __getstate__(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from pyg_direct.tables.device import DeviceTable
+
 SLOT_BYTES = 4
 
 
@@ -14,17 +16,22 @@ SLOT_BYTES = 4
 class Tier:
     """Copies of rows, and where they are; replaced as a whole, never changed but by ``scatter``.
 
-    ``ids``: int64, shape (H,), ascending, on the CPU; ``hot``: shape (H, ...); ``slots``: int32,
-    shape (R,), or None if every row is hot; ``ignored``: an int64 word on the device that nobody
-    reads.
+    ``ids``: int64, shape (H,), ascending, on the CPU; ``table``: H rows in the order of the ids;
+    ``slots``: int32, shape (R,), or None if every row is hot, so that a slot is an id; ``ignored``:
+    an int64 word on the device that nobody reads.
     """
 
     ids: Tensor
-    hot: Tensor
+    table: DeviceTable
     slots: Tensor | None
     ignored: Tensor
     host_share: float
     streams: set[int] = field(default_factory=set)
+
+    @property
+    def hot(self) -> Tensor:
+        """The copies, shape (H, ...)."""
+        return self.table.tensor()
 
     @property
     def num_bytes(self) -> int:

@@ -50,7 +50,8 @@ class TieredTable(HostTable):
     Notes
     -----
     No row is hot at first. Hot rows may change at any time between gathers; the rows that come out
-    are the same whatever is hot. Another process, to which the table is sent, starts without any.
+    are the same whatever is hot. Where every row is, torch gathers them, on as many
+    multiprocessors as it likes. Another process, to which the table is sent, starts without any.
     """
 
     def __init__(
@@ -156,7 +157,10 @@ class TieredTable(HostTable):
         return HitCount(int(num_rows), int(num_hits))
 
     def _host_share(self) -> float:
-        return 1.0 if self._tier is None else self._tier.host_share
+        tier = self._tier
+        if tier is None:
+            return 1.0
+        return 0.0 if tier.slots is None else tier.host_share
 
     def _checked(self, ids: Tensor) -> Tensor:
         """Return ids in ascending order, on the device."""
@@ -184,7 +188,7 @@ class TieredTable(HostTable):
         ignored = torch.zeros(1, dtype=torch.int64, device=self.device)
         host_share = min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
         # The ids are kept for ``refresh`` alone, so not where memory is scarce.
-        return Tier(ids.cpu(), hot, slots, ignored, host_share)
+        return Tier(ids.cpu(), DeviceTable(hot, name=self.name), slots, ignored, host_share)
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
@@ -195,7 +199,7 @@ class TieredTable(HostTable):
             super()._gather(request, out)
             return
         self._note_stream(tier)
-        DeviceTable(tier.hot, name=self.name)._gather(request, out)
+        tier.table._gather(request, out)
 
     def _gather_cpu(self, ids: Tensor, out: Tensor) -> None:
         tier = self._tier
@@ -224,7 +228,8 @@ class TieredTable(HostTable):
         """Keep the memory of a tier from other use until a stream that reads it has passed."""
         if self.device.type != "cuda":
             return
-        current = torch.cuda.current_stream(self.device)
+        # An index is what torch looks up soonest; a gather on the device takes little longer.
+        current = torch.cuda.current_stream(self.device.index)
         if current.cuda_stream not in tier.streams:
             tier.streams.add(current.cuda_stream)
             for tensor in (tier.hot, tier.slots, tier.ignored):
@@ -268,7 +273,7 @@ class TieredTable(HostTable):
 
     def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
         stream = torch.cuda.current_stream(self.device).cuda_stream
-        plan = self.plan(slots.numel(), is_trusted=False)
+        plan = self._plan(slots.numel(), LEAST_HOST_SHARE)
         launch = notes_of(self.device, stream).launch(plan, stream)
         # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes
         # such "ids" is of no interest.

@@ -8,6 +8,12 @@ from torch import Tensor
 INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
+def as_integers(rows: Tensor) -> Tensor:
+    """View rows as integers of their size: torch does not select every dtype."""
+    # complex128 has no integer of its size, and torch selects it as it is.
+    return rows.view(INTEGERS.get(rows.dtype.itemsize, rows.dtype))
+
+
 def as_bytes(rows: Tensor) -> Tensor:
     """View contiguous, non-empty rows as uint8 of shape (rows, bytes a row)."""
     return rows.reshape(-1).view(torch.uint8).view(rows.shape[0], -1)

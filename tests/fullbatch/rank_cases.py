@@ -25,6 +25,7 @@ CASES = {
     "widening": ({}, {"hidden_channels": 1}, {"features": "host"}),
     "slices": ({}, {}, BY_THREE),
     "sage slices": ({}, {"convolution": "sage"}, BY_THREE),
+    "padded": ({}, {"hidden_channels": 7}, {}),
     "one layer": ({"undirected": True}, {"num_layers": 1}, {}),
     "dropout": ({"undirected": True}, {"dropout": 0.5, "residual": True}, {"order": "natural"}),
     "leaky dropout": ({}, {"dropout": 0.5, "act": "leaky_relu"}, {}),

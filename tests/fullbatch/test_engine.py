@@ -1,7 +1,12 @@
 import pytest
 import torch
 
-from pyg_direct.fullbatch.engine import EngineChoice, choose_engine, column_block_of
+from pyg_direct.fullbatch.engine import (
+    EngineChoice,
+    choose_engine,
+    column_block_of,
+    padded_width,
+)
 
 CPU = torch.device("cpu")
 REDDIT, PRODUCTS = 232_965, 2_449_029
@@ -13,8 +18,8 @@ REDDIT, PRODUCTS = 232_965, 2_449_029
     [
         pytest.param(REDDIT, 4, 64, id="reddit"),
         pytest.param(REDDIT, 2, 128, id="reddit bfloat16"),
-        pytest.param(PRODUCTS, 4, 128, id="products"),
-        pytest.param(PRODUCTS, 2, 128, id="products bfloat16"),
+        pytest.param(PRODUCTS, 4, 64, id="products"),
+        pytest.param(PRODUCTS, 2, 64, id="products bfloat16"),
         pytest.param(2_708, 4, 256, id="cora"),
     ],
 )
@@ -26,6 +31,30 @@ def test_choose_engine_takes_the_library_and_all_columns_on_the_cpu():
     choice = choose_engine(None, None, num_nodes=REDDIT, dtype=torch.float32, device=CPU)
 
     assert choice == EngineChoice(engine="library", column_block=None)
+
+
+@pytest.mark.parametrize(
+    ("width", "element_bytes", "expected"),
+    [
+        (64, 4, 64),
+        (47, 4, 48),
+        (47, 2, 48),
+        (41, 4, 41),
+        (1, 4, 1),
+        (7, 4, 8),
+        (3, 8, 4),
+        (0, 4, 0),
+    ],
+)
+def test_padded_width_pads_what_straddles_sectors(width, element_bytes, expected):
+    assert padded_width(width, element_bytes) == expected
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4, 8])
+def test_padded_width_of_a_slice_is_enough_for_narrower_ones(element_bytes):
+    widths = [padded_width(width, element_bytes) for width in range(300)]
+
+    assert widths == sorted(widths)
 
 
 @pytest.mark.gpu

@@ -3,8 +3,29 @@ import torch
 
 from pyg_direct.fullbatch import FullBatchGNN, FullBatchTrainer, GraphSource
 from pyg_direct.fullbatch.architecture import Architecture
-from pyg_direct.fullbatch.memory import MemoryPlan, MemoryReport, allocate_buffers, plan_buffers
+from pyg_direct.fullbatch.memory import (
+    MemoryPlan,
+    MemoryReport,
+    allocate_buffers,
+    chunk_rows,
+    plan_buffers,
+)
 from tests.fullbatch.graphs import random_graph
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "width", "expected"),
+    [
+        pytest.param(2_449_029, 256, 489_805, id="products"),
+        pytest.param(232_965, 256, 46_593, id="reddit"),
+        pytest.param(111_059_956, 128, 1 << 20, id="most"),
+        pytest.param(100_000, 256, 1 << 15, id="least"),
+        pytest.param(33, 256, 33, id="one chunk"),
+        pytest.param(0, 0, 1, id="nothing"),
+    ],
+)
+def test_chunk_rows_is_a_fifth_within_bounds(num_rows, width, expected):
+    assert chunk_rows(num_rows, width) == expected
 
 
 @pytest.mark.parametrize("sizes", [(31,), (17, 16), (11, 11, 10)], ids=str)
@@ -44,9 +65,9 @@ def test_plan_buffers_stays_below_the_papers_formula(column_block, share):
 @pytest.mark.parametrize(
     ("widths", "num_nodes", "column_block", "element_bytes", "limit_gib"),
     [
-        pytest.param((100, 256, 256, 47), 2_449_029, 128, 4, 4.1, id="products"),
-        pytest.param((100, 256, 256, 47), 2_449_029, 128, 2, 2.1, id="products bfloat16"),
-        pytest.param((602, 256, 256, 41), 232_965, 64, 4, 0.42, id="reddit"),
+        pytest.param((100, 256, 256, 47), 2_449_029, 64, 4, 4.4, id="products"),
+        pytest.param((100, 256, 256, 47), 2_449_029, 64, 2, 2.2, id="products bfloat16"),
+        pytest.param((602, 256, 256, 41), 232_965, 64, 4, 0.45, id="reddit"),
     ],
 )
 def test_plan_buffers_holds_no_full_width_product(
@@ -63,7 +84,7 @@ def test_plan_buffers_holds_no_full_width_product(
     assert sum(plan.values()) < limit_gib * 2**30
 
 
-@pytest.mark.parametrize("column_block", [None, 3], ids=["all columns", "3 columns"])
+@pytest.mark.parametrize("column_block", [None, 3, 7], ids=["all columns", "3 columns", "padded"])
 @pytest.mark.parametrize("features", ["device", "host"])
 @pytest.mark.parametrize("convolution", ["gcn", "sage"])
 def test_trainer_holds_what_was_predicted(convolution, features, column_block):

@@ -20,7 +20,9 @@ LAYERS = {
 
 
 @pytest.mark.parametrize(
-    ("chunk_elements", "column_block"), [(1 << 23, None), (8, 2)], ids=["whole", "in parts"]
+    ("chunk_elements", "column_block"),
+    [((1 << 23, 1 << 27), None), ((8, 8), 2)],
+    ids=["whole", "in parts"],
 )
 @pytest.mark.parametrize("convolution", ["gcn", "sage"])
 @pytest.mark.parametrize("name", LAYERS)

@@ -16,14 +16,17 @@ def _identity(num_rows, num_filled):
 
 @pytest.mark.parametrize("num_filled", [0, 3, 5], ids=["empty", "some rows", "every row"])
 @pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
-def test_multiply_overwrites_or_adds(accumulate, num_filled):
+@pytest.mark.parametrize("padding", [0, 2], ids=["plain", "padded"])
+@pytest.mark.parametrize("bias", [None, torch.tensor([1.0, 2.0, 4.0])], ids=["no bias", "bias"])
+def test_multiply_overwrites_or_adds(bias, padding, accumulate, num_filled):
     product = StagedProduct(ALONE, (5,))
     operand, start = torch.randn(5, 3), torch.ones(5, 3) if accumulate else torch.zeros(5, 3)
     out = start.clone() if accumulate else torch.full((5, 3), float("nan"))
-    expected = start.clone()
+    expected = start if bias is None else start + bias
     expected[:num_filled] += operand[:num_filled]
+    padded = torch.cat([operand, torch.full((5, padding), float("nan"))], dim=1)
 
-    product.multiply(_identity(5, num_filled), operand, out, accumulate=accumulate)
+    product.multiply(_identity(5, num_filled), padded, out, accumulate=accumulate, bias=bias)
 
     torch.testing.assert_close(out, expected)
 
@@ -31,8 +34,9 @@ def test_multiply_overwrites_or_adds(accumulate, num_filled):
 def test_multiply_rejects_wrong_shapes():
     product = StagedProduct(ALONE, (5,))
 
-    with pytest.raises(ValueError, match=r"out \(5, 2\) came, expected equal shapes of 5 rows"):
-        product.multiply(_identity(5, 5), torch.zeros(5, 3), torch.zeros(5, 2))
+    for shape in [(5, 4), (4, 3)]:
+        with pytest.raises(ValueError, match=rf"out \({shape[0]}, {shape[1]}\) came, expected 5 "):
+            product.multiply(_identity(5, 5), torch.zeros(5, 3), torch.zeros(shape))
 
 
 def test_multiply_rejects_a_small_buffer():

@@ -60,19 +60,55 @@ def test_multiply_csr_equals_reference(
         np.testing.assert_allclose(arrays[-1], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("accumulate", [False, True], ids=["overwrite", "accumulate"])
+@pytest.mark.parametrize("number_type", ["float32", "bfloat16"])
+def test_multiply_csr_adds_the_bias_once(number_type, accumulate, kernel_memory):
+    counts = [0, 1, multiply.LONG_ROW_NONZEROS + 1]
+    rowptr, column, value = _matrix(counts, 6)
+    long_row = reference_multiply.long_rows(rowptr)
+    # Small integers: every sum is exact in both types.
+    value = np.zeros_like(value)
+    value[[0, 1, 9]] = 1.0
+    rng = np.random.default_rng(7)
+    operand, out, bias = (
+        rng.integers(0, 9, shape).astype(np.float32) for shape in [(6, 40), (3, 40), (40,)]
+    )
+    expected = out.copy()
+    numbers = [value, operand, out, bias]
+    if number_type == "bfloat16":
+        numbers = [_to_bfloat16(number)[0] for number in numbers]
+
+    arrays = [rowptr, column, numbers[0], long_row, *numbers[1:]]
+    with kernel_memory(*arrays) as memory:
+        multiply.multiply_csr(
+            *memory[:6], bias=memory[6], num_rows=3, num_long_rows=1, num_columns=40,
+            number_type=number_type, accumulate=accumulate, slice_columns=32,
+        )  # fmt: skip
+
+    reference_multiply.multiply_csr(
+        rowptr, column, value, operand, expected, accumulate=accumulate, bias=bias
+    )
+    if number_type == "bfloat16":
+        expected = _to_bfloat16(expected)[0]
+    np.testing.assert_array_equal(numbers[2], expected)
+
+
 def test_multiply_csr_leaves_what_lies_between_rows(kernel_memory):
     rowptr, column, value = _matrix([0, 1, 3, 4, 9], 6)
-    operand = np.random.default_rng(7).random((6, 33)).astype(np.float32)
+    operand = np.full((6, 36), np.nan, np.float32)
+    operand[:, :33] = np.random.default_rng(7).random((6, 33))
     out, expected = np.full((5, 40), 7.0, np.float32), np.empty((5, 33), np.float32)
 
     arrays = (rowptr, column, value, reference_multiply.long_rows(rowptr), operand, out)
     with kernel_memory(*arrays) as memory:
         multiply.multiply_csr(
             *memory, num_rows=5, num_long_rows=0, num_columns=33, number_type="float32",
-            accumulate=False, out_stride=40, slice_columns=32,
+            accumulate=False, operand_stride=36, out_stride=40, slice_columns=32,
         )  # fmt: skip
 
-    reference_multiply.multiply_csr(rowptr, column, value, operand, expected, accumulate=False)
+    reference_multiply.multiply_csr(
+        rowptr, column, value, operand[:, :33], expected, accumulate=False
+    )
     np.testing.assert_allclose(out[:, :33], expected, rtol=1e-5)
     assert (out[:, 33:] == 7.0).all()
 

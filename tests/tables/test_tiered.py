@@ -19,7 +19,7 @@ def make(tensor, device):
 
 
 @pytest.mark.parametrize("hot", [[], [36], range(0, 37, 2), range(37)], ids=len)
-@pytest.mark.parametrize("shape", [(), (3,), (33,), (2, 3), (0,)], ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (33,), (2, 3), (2, 16), (0,)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_gather_gives_the_rows_wherever_they_stand(device, dtype, shape, hot):
     x = random_rows(dtype, NUM_ROWS, *shape)
@@ -215,6 +215,17 @@ def test_every_size_on_the_gpu(row_bytes, max_sms, hot_share):
     for request in (Request(index, is_trusted=True), Request(index.int())):
         out = torch.full((50_003, row_bytes), 0xAA, dtype=torch.uint8, device="cuda")
         assert table.gather(request, out).cpu().equal(x[index.cpu()])
+
+
+@pytest.mark.gpu
+def test_plan_says_that_nothing_crosses_the_bus():
+    table = make(torch.rand(NUM_ROWS, 4), torch.device("cuda", 0))
+
+    table.set_hot(torch.arange(NUM_ROWS))
+
+    assert table.plan(5).way == "on device"
+    table.set_hot(torch.arange(5))
+    assert table.plan(5).way == "as requested"
 
 
 @pytest.mark.gpu
