@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from multiprocessing import active_children
 from typing import Any, Self
 from weakref import ref
 
@@ -66,9 +67,8 @@ class DirectLoader:
         self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
         self._stream_pairs: StreamPairs | None = None
         self._running: list[ref[Any]] = []
-        # On the CPU a stage keeps all threads busy, and to run two at once only shares them; on a
-        # GPU the pipeline is asked for until it has been measured there.
-        self.depth = 0 if depth is None else depth
+        # On the CPU a stage keeps all threads busy, and to run two at once only shares them.
+        self.depth = depth if depth is not None else 2 * self._only_launches
         # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
         self.__dict__["dataset"] = Positions(len(self.dataset))
         self._choose_collate_fn()
@@ -89,10 +89,7 @@ class DirectLoader:
     def epoch(self) -> int:
         """Number of the epoch that begins next; set it to repeat one, or to go on after a restart.
 
-        Raises
-        ------
-        ValueError
-            If it is set to less than 0.
+        To set it to less than 0 raises ``ValueError``.
         """
         return self._epochs.next
 
@@ -135,10 +132,8 @@ class DirectLoader:
 
     def _upload(self, out: Any) -> Any:
         """Bring a CPU sampler's output to the GPU on the way; a user's function gets it first."""
-        is_there = self._device.type == "cpu" or self._samples_on_gpu
-        if is_there or self.transform_sampler_output is not None:
-            return out
-        return upload(out, self._device)
+        is_there = self._samples_on_gpu or self.transform_sampler_output is not None
+        return out if is_there else upload(out, self._device)
 
     def _gather(self, out: Any, count: GatherCount) -> Any:
         if self._sampler.edge_permutation is not None:
@@ -240,19 +235,19 @@ class DirectLoader:
         is_ours = isinstance(self._sampler, DirectNeighborSampler)
         return is_ours and self._sampler.device.type == "cuda" and self.num_workers == 0
 
+    @property
+    def _only_launches(self) -> bool:
+        """Whether this process only starts work of the GPU: that, or others, sample."""
+        return self._device.type == "cuda" and (self._samples_on_gpu or self.num_workers > 0)
+
     def _iterate(
         self, source: Iterator[Any], start: Callable[[Any], Callable[[], Any]]
     ) -> Iterator[Any]:
         record = EpochRecord(self._epochs.running)
         self._records.append(record)
-        # A thread is for work of the CPU; here is none where the GPU, or other processes, sample.
-        only_launches = self._device.type == "cuda" and (
-            self._samples_on_gpu or self.num_workers > 0
-        )
-        is_threaded = self.depth > 0 and not only_launches
 
         def start_upload(item: Any) -> Callable[[], Any]:
-            with no_captures() if is_threaded else nullcontext():
+            with nullcontext() if self._only_launches else no_captures():
                 finish = start(item)
             return lambda: self._upload(finish())
 
@@ -263,12 +258,9 @@ class DirectLoader:
             samples_on_gpu=self._samples_on_gpu,
         )
         stages = self._make_stages(work, record)
-        batches: Iterator[Any]
-        if self.depth == 0:
-            batches = Synchronous(source, stages)
-        else:
-            pipeline = Pipeline if is_threaded else Interleaved
-            batches = pipeline(source, stages, depth=self.depth)
+        cls = Interleaved if self._only_launches else Pipeline
+        ahead = cls(source, stages, depth=self.depth) if self.depth else None
+        batches = ahead or Synchronous(source, stages)
         self._keep_track(batches)
         return batches
 
@@ -302,6 +294,7 @@ def _end_workers(outputs: Any) -> None:
     try:
         outputs.__del__()
     finally:
-        for worker in getattr(outputs, "_workers", ()):
+        # A forked worker inherits iterators, whose workers are not its own.
+        for worker in {*getattr(outputs, "_workers", ())} & {*active_children()}:
             worker.kill()
             worker.join()

@@ -14,7 +14,7 @@ def upload(values: Any, device: torch.device) -> Any:
     values : SamplerOutput, HeteroSamplerOutput, or what they hold
         Changed in place; what is on the GPU already is left alone.
     device : torch.device
-        A CUDA device.
+        A CUDA device; for the CPU everything is left as it is.
 
     Returns
     -------
@@ -22,6 +22,8 @@ def upload(values: Any, device: torch.device) -> Any:
         The same, with its tensors on the device. The host does not wait for them: they go through
         pinned memory, which torch keeps until they are there.
     """
+    if device.type == "cpu":
+        return values
     if isinstance(values, Tensor):
         if values.is_cuda:
             return values

@@ -18,7 +18,9 @@ WRITES = ("author", "writes", "paper")
 def options(monkeypatch, device):
     monkeypatch.setattr(datamodule, "_pl_is_available", True)
     # Rows that appear on a GPU are fetched by the main process; without one torch warns of pinning.
-    return {"filter_per_worker": False, "pin_memory": device.type == "cuda"}
+    # Torch's workers that persist end with a collection, which closes pipes that are in use.
+    pins_memory = device.type == "cuda"
+    return {"filter_per_worker": False, "pin_memory": pins_memory, "persistent_workers": False}
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -39,7 +39,7 @@ def test_upload_leaves_other_values_alone(monkeypatch):
     values = _output()
     node, metadata = values.node["a"], values.metadata
 
-    upload(values, None)
+    upload(values, torch.device("cuda"))
 
     assert values.node["a"] is node
     assert values.metadata == metadata
