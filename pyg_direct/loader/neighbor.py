@@ -40,7 +40,7 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
     transform : callable, optional
         From a batch to a batch, in the thread of the loop.
     transform_sampler_output : callable, optional
-        From a sampler's output to another, in the thread that samples. Ids are then checked before
+        From a sampler's output to another, where it is sampled. Ids are then checked before
         they are read, which waits for a GPU.
     is_sorted : bool
         The edges of a graph in memory are in order of destination.
@@ -53,8 +53,9 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
         Of the sampler: the same seed gives the same batches on the CPU and on the GPU, at any depth
         and with any number of workers. None: drawn from torch's generator.
     depth : int, optional
-        Batches made ahead of the one in use, in a thread; 0 makes each when it is asked for.
-        Default: 0.
+        Batches made ahead of the one in use: in a thread where the CPU samples, else by the loop's
+        own between two batches; 0 makes each when it is asked for. Default: 2 for a store on a GPU
+        whose sampling the GPU or workers do, else 0.
     exclude : iterable
         Tensors to leave out of batches: names, or (group, name). ``fetch`` gets them later.
     **kwargs
