@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from multiprocessing import active_children
 from typing import Any, Self
 from weakref import ref
 
@@ -16,9 +15,16 @@ from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
-from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
+from pyg_direct.loader.stages import (
+    CpuStages,
+    CudaStages,
+    StreamPairs,
+    Work,
+    sms_beside_a_model,
+)
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
+from pyg_direct.loader.workers import end_workers, ending
 from pyg_direct.sampler import DirectNeighborSampler
 from pyg_direct.sampler.capture import no_captures
 
@@ -56,12 +62,6 @@ class DirectLoader:
     ) -> None:
         """Finish what PyG's constructor began."""
         self._epochs = Epochs()
-        self._rows = BatchRows(
-            *self.data,
-            exclude=exclude,
-            is_trusted=isinstance(sampler, DirectNeighborSampler)
-            and self.transform_sampler_output is None,
-        )
         self._sampler = sampler
         self._sample_batch = SampleBatch(sampler, self.input_data, neg_sampling)
         self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
@@ -69,6 +69,13 @@ class DirectLoader:
         self._running: list[ref[Any]] = []
         # On the CPU a stage keeps all threads busy, and to run two at once only shares them.
         self.depth = depth if depth is not None else 2 * self._only_launches
+        self._rows = BatchRows(
+            *self.data,
+            exclude=exclude,
+            is_trusted=isinstance(sampler, DirectNeighborSampler)
+            and self.transform_sampler_output is None,
+            max_sms=sms_beside_a_model(self._device) if self.depth > 0 else None,
+        )
         # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
         self.__dict__["dataset"] = Positions(len(self.dataset))
         self._choose_collate_fn()
@@ -202,11 +209,11 @@ class DirectLoader:
         """
         for batches in [each() for each in self._running]:
             if batches is not None:
-                batches.close() if hasattr(batches, "close") else _end_workers(batches)
+                batches.close() if hasattr(batches, "close") else end_workers(batches)
         self._running.clear()
         workers, self.__dict__["_iterator"] = self.__dict__.get("_iterator"), None
         if workers is not None:
-            _end_workers(workers)
+            end_workers(workers)
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +227,7 @@ class DirectLoader:
             self._keep_track(outputs)
             return outputs
         if not self.persistent_workers:
-            outputs = _ending(outputs)
+            outputs = ending(outputs)
         return self._iterate(outputs, lambda out: lambda: out)
 
     def _get_iterator(self) -> Any:
@@ -279,22 +286,3 @@ class DirectLoader:
         # Neither events nor streams, nor what runs, mean anything elsewhere.
         empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
         return {**self.__dict__, **empty, "_iterator": None, "_running": []}
-
-
-def _ending(outputs: Any) -> Iterator[Any]:
-    """End torch's workers with the iteration; an error's traceback would keep them otherwise."""
-    try:
-        yield from outputs
-    finally:
-        _end_workers(outputs)
-
-
-def _end_workers(outputs: Any) -> None:
-    """End torch's workers; it gives up on those that are slow to go."""
-    try:
-        outputs.__del__()
-    finally:
-        # A forked worker inherits iterators, whose workers are not its own.
-        for worker in {*getattr(outputs, "_workers", ())} & {*active_children()}:
-            worker.kill()
-            worker.join()

@@ -29,6 +29,8 @@ class BatchRows:
     is_trusted : bool
         Ids come from a sampler of ours as they are, and are not checked again. Nodes then come hop
         by hop, each in ascending order, so that rows need no sort before they are read.
+    max_sms : int, optional
+        See ``Request``.
 
     Raises
     ------
@@ -44,8 +46,10 @@ class BatchRows:
         *,
         exclude: Iterable[Any] = (),
         is_trusted: bool = True,
+        max_sms: int | None = None,
     ) -> None:
         self.feature_store, self._is_trusted = feature_store, is_trusted
+        self._max_sms = max_sms
         self._excluded = _check_exclude(feature_store, exclude)
         self._check_sizes(graph_store)
 
@@ -82,7 +86,10 @@ class BatchRows:
             Trusted ids are in order, or in a few runs that are.
         """
         request = Request(
-            ids, is_trusted=self._is_trusted, is_sorted=is_sorted and self._is_trusted
+            ids,
+            is_trusted=self._is_trusted,
+            is_sorted=is_sorted and self._is_trusted,
+            max_sms=self._max_sms,
         )
         for name in self.names(group_name):
             table = self.feature_store.table(group_name, name)

@@ -100,14 +100,21 @@ class HostTable(Table):
         return self._plan(num_ids, self._host_share(), is_sorted=is_sorted, is_trusted=is_trusted)
 
     def _plan(
-        self, num_ids: int, host_share: float, *, is_sorted: bool = False, is_trusted: bool = False
+        self,
+        num_ids: int,
+        host_share: float,
+        *,
+        is_sorted: bool = False,
+        is_trusted: bool = False,
+        max_sms: int | None = None,
     ) -> GatherPlan:
+        limits = [limit for limit in (self.max_sms, max_sms) if limit is not None]
         return plan_gather(
             row_bytes=self.row_bytes,
             num_ids=num_ids,
             num_rows=self.num_rows,
             num_sms=_num_sms(self.device),
-            max_sms=self.max_sms,
+            max_sms=min(limits, default=None),
             is_sorted=is_sorted,
             is_trusted=is_trusted,
             host_share=host_share,
@@ -132,7 +139,13 @@ class HostTable(Table):
         gather_rows_cpu(self._numpy_bytes(), ids.numpy(), as_bytes(out).numpy())
 
     def _gather_cuda(self, request: Request, out: Tensor, is_checked: bool) -> None:
-        plan = self.plan(len(request), is_sorted=request.is_sorted, is_trusted=is_checked)
+        plan = self._plan(
+            len(request),
+            self._host_share(),
+            is_sorted=request.is_sorted,
+            is_trusted=is_checked,
+            max_sms=request.max_sms,
+        )
         places = None
         if plan.way == SORTED:
             if not is_checked:

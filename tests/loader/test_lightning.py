@@ -3,6 +3,8 @@
 The data modules are tested without Lightning too, of which they use an empty base class.
 """
 
+import importlib
+
 import pytest
 import torch
 from torch_geometric.data.lightning import LightningLinkData, LightningNodeData, datamodule
@@ -68,9 +70,17 @@ def test_link_data(device, options):
         assert batch["paper"].x.cpu().equal(data["paper"].x[batch["paper"].n_id])
 
 
+def _lightning():
+    """Return the one of Lightning's two packages that PyG takes."""
+    try:
+        return importlib.import_module("lightning.pytorch")
+    except ImportError:
+        return pytest.importorskip("pytorch_lightning")
+
+
 def _train(loader=None, **options):
     """Return the losses of training by Lightning, with a loader or one that the module makes."""
-    lightning = pytest.importorskip("pytorch_lightning")
+    lightning = _lightning()
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -119,7 +129,7 @@ class TestTrainer:
             _train(loader, accelerator="cpu", overfit_batches=2)
 
     def test_trains_with_a_node_data_module(self, device):
-        pytest.importorskip("pytorch_lightning")
+        _lightning()
         stores = from_data(make_data(), device)
         module = LightningNodeData(
             stores, input_train_nodes=torch.arange(20), batch_size=5, filter_per_worker=False,

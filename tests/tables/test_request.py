@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from pyg_direct.tables import Request
+from pyg_direct.memory import MappedArray
+from pyg_direct.tables import HostTable, Request
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
@@ -36,3 +37,16 @@ def test_rejects_other_tensors():
         Request(torch.tensor([True]))
     with pytest.raises(ValueError, match="one dimension"):
         Request(torch.tensor(3))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("row_bytes", [8, 400, 2048])
+def test_a_limit_of_multiprocessors_changes_no_row(row_bytes):
+    rows = torch.randint(256, (5000, row_bytes), dtype=torch.uint8)
+    table = HostTable(MappedArray.copy_of(rows), torch.device("cuda"), max_sms=3)
+    ids = torch.randint(5000, (3000,), device="cuda")
+
+    for max_sms in (None, 1, 2, 500):
+        found = table.gather(Request(ids, is_trusted=True, max_sms=max_sms))
+
+        assert found.cpu().equal(rows[ids.cpu()])
