@@ -60,8 +60,11 @@ class Request:
 
     def ids(self, device: torch.device) -> Tensor:
         """Return the ids as a contiguous int64 tensor on a device."""
+        index = self.index
+        if index.dtype == torch.int64 and index.device == device and index.is_contiguous():
+            return index
         if device not in self._ids:
-            self._ids[device] = self.index.to(device, torch.int64).contiguous()
+            self._ids[device] = index.to(device, torch.int64).contiguous()
         return self._ids[device]
 
     @cached_property

@@ -70,11 +70,17 @@ class Table(ABC):
         """
         self._check_open()
         request = index if isinstance(index, Request) else Request(index)
-        shape = (len(request), *self.shape[1:])
         if out is None:
-            out = torch.empty(shape, dtype=self.dtype, device=self.device)
-        else:
-            self._check_rows("out", out, shape)
+            return self._gather_new(request)
+        self._check_rows("out", out, (len(request), *self.shape[1:]))
+        return self._gather_into(out, request)
+
+    def _gather_new(self, request: Request) -> Tensor:
+        """Return the rows in memory of their own."""
+        shape = (len(request), *self.shape[1:])
+        return self._gather_into(torch.empty(shape, dtype=self.dtype, device=self.device), request)
+
+    def _gather_into(self, out: Tensor, request: Request) -> Tensor:
         if out.numel():
             self._gather(request, out)
         elif not request.is_trusted:

@@ -190,16 +190,28 @@ class TieredTable(HostTable):
         # The ids are kept for ``refresh`` alone, so not where memory is scarce.
         return Tier(ids.cpu(), DeviceTable(hot, name=self.name), slots, ignored, host_share)
 
+    def _gather_new(self, request: Request) -> Tensor:
+        # docstring inherited
+        tier = self._tier
+        if tier is None or tier.slots is not None:
+            return super()._gather_new(request)
+        self._count(request)
+        self._note_stream(tier)
+        return tier.table._gather_new(request)
+
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
-        if self._counts is not None:
-            self._counts[0] += len(request)
-            self._counts[1] += self.num_hits(request)
+        self._count(request)
         if tier is None or tier.slots is not None:
             super()._gather(request, out)
             return
         self._note_stream(tier)
         tier.table._gather(request, out)
+
+    def _count(self, request: Request) -> None:
+        if self._counts is not None:
+            self._counts[0] += len(request)
+            self._counts[1] += self.num_hits(request)
 
     def _gather_cpu(self, ids: Tensor, out: Tensor) -> None:
         tier = self._tier
