@@ -8,10 +8,10 @@ so that its sizes are there when the host asks for them.
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyg_direct.loader.pipeline import Stages
+from pyg_direct.loader.pipeline import Stages, as_error
 
 
 class Interleaved(Iterator[Any]):
@@ -64,20 +64,24 @@ class Interleaved(Iterator[Any]):
         if self._end is not None:
             return
         try:
-            self._started.append(self._stages.start(next(self._source), released))
+            item = next(self._source)
         except StopIteration:
             # Not the one that came, whose traceback would keep this iterator.
             self._end = StopIteration()
         except Exception as error:
             self._end = error
+        else:
+            self._add(self._started, self._stages.start, item, released)
 
     def _gather(self) -> None:
-        if not self._started:
-            return
+        if self._started:
+            self._add(self._products, self._stages.gather, self._started.popleft())
+
+    def _add(self, batches: deque[Any], stage: Callable[..., Any], *arguments: Any) -> None:
         try:
-            self._products.append(self._stages.gather(self._started.popleft()))
+            batches.append(stage(*arguments))
         except Exception as error:
-            self._end = error
+            self._end = as_error(error)
 
     def _take_end(self) -> Exception:
         end, self._end = self._end or StopIteration(), StopIteration()

@@ -35,6 +35,15 @@ class Stages(Protocol):
         """Let go of what the epoch held; harmless twice."""
 
 
+def as_error(error: BaseException) -> Any:
+    """Return an error of a stage; ``StopIteration`` would end the consumer's loop unseen."""
+    if not isinstance(error, StopIteration):
+        return error
+    wrong = RuntimeError("a sampler, or a function of the user's, raised StopIteration")
+    wrong.__cause__ = error
+    return wrong
+
+
 class Synchronous(Iterator[Any]):
     """Makes each batch when it is asked for.
 
@@ -55,9 +64,12 @@ class Synchronous(Iterator[Any]):
             raise StopIteration
         try:
             released = self._stages.release()
-            return self._stages.consume(
-                self._stages.gather(self._stages.start(next(self._source), released))
-            )
+            item = next(self._source)
+            try:
+                product = self._stages.gather(self._stages.start(item, released))
+            except StopIteration as error:
+                raise as_error(error) from error
+            return self._stages.consume(product)
         except BaseException:
             self.close()
             raise
@@ -171,7 +183,7 @@ class _Lane:
         try:
             return self._stages.gather(self._stages.start(item, released)), None
         except BaseException as error:
-            return None, error
+            return None, as_error(error)
 
     def close(self) -> None:
         self._is_closed = True

@@ -17,9 +17,9 @@ from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 class _Stages:
     """Stages that note what they do; items are numbers."""
 
-    def __init__(self, fails_at=None, fails_in="start"):
+    def __init__(self, fails_at=None, fails_in="start", error=KeyError):
         self.released, self.produced, self.closed = 0, [], 0
-        self._fails_at, self._fails_in = fails_at, fails_in
+        self._fails_at, self._fails_in, self._error = fails_at, fails_in, error
 
     def release(self):
         self.released += 1
@@ -27,13 +27,13 @@ class _Stages:
 
     def start(self, item, released):
         if item == self._fails_at and self._fails_in == "start":
-            raise KeyError("stage")
+            raise self._error("stage")
         self.produced.append((item, released))
         return item, threading.current_thread()
 
     def gather(self, started):
         if started[0] == self._fails_at:
-            raise KeyError("stage")
+            raise self._error("stage")
         return started
 
     def consume(self, product):
@@ -93,6 +93,14 @@ class TestBothWays:
         assert list(batches) == []
         assert stages.closed == 1
         assert not _threads()
+
+    @pytest.mark.parametrize("where", ["start", "gather"])
+    def test_no_stage_can_end_the_loop_unseen(self, ahead, where):
+        for make in (Synchronous, lambda *arguments: ahead(*arguments, depth=2)):
+            batches = make(iter(range(9)), _Stages(2, where, error=StopIteration))
+
+            with pytest.raises(RuntimeError, match="raised StopIteration"):
+                list(batches)
 
     def test_error_of_the_source_comes_after_the_batches_before_it(self, ahead):
         def source():
