@@ -54,7 +54,6 @@ class DiskTable(TieredTable):
         if tier is None or tier.slots is None:
             out.copy_(self._read(request.index.cpu()), non_blocking=True)
             return
-        self._note_stream(tier)
         ids = request.ids(self.device)
         slots = tier.slots[ids]
         size = word_bytes(self.row_bytes, tier.hot.data_ptr(), out.data_ptr())

@@ -3,8 +3,11 @@
 Shape legend: ``R`` rows of a table, ``H`` hot rows.
 """
 
-from dataclasses import dataclass, field
+import os
+import weakref
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pyg_direct.tables.device import DeviceTable
@@ -12,13 +15,14 @@ from pyg_direct.tables.device import DeviceTable
 SLOT_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Tier:
     """Copies of rows, and where they are; replaced as a whole, never changed but by ``scatter``.
 
     ``ids``: int64, shape (H,), ascending, on the CPU; ``table``: H rows in the order of the ids;
     ``slots``: int32, shape (R,), or None if every row is hot, so that a slot is an id; ``ignored``:
-    an int64 word on the device that nobody reads.
+    an int64 word on the device that nobody reads. Whoever drops it last waits for the GPU, of which
+    any stream may still read the copies.
     """
 
     ids: Tensor
@@ -26,7 +30,11 @@ class Tier:
     slots: Tensor | None
     ignored: Tensor
     host_share: float
-    streams: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.table.device.type == "cuda":
+            finalizer = weakref.finalize(self, _wait_for_readers, self.table.device, os.getpid())
+            finalizer.atexit = False
 
     @property
     def hot(self) -> Tensor:
@@ -37,6 +45,12 @@ class Tier:
     def num_bytes(self) -> int:
         """Bytes of rows and slots."""
         return self.hot.nbytes + (0 if self.slots is None else self.slots.nbytes)
+
+
+def _wait_for_readers(device: torch.device, process: int) -> None:
+    # A forked child has no part in it; CUDA itself would not work there.
+    if os.getpid() == process:
+        torch.cuda.synchronize(device)
 
 
 @dataclass(frozen=True, slots=True)

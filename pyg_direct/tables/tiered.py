@@ -196,7 +196,6 @@ class TieredTable(HostTable):
         if tier is None or tier.slots is not None:
             return super()._gather_new(request)
         self._count(request)
-        self._note_stream(tier)
         return tier.table._gather_new(request)
 
     def _gather(self, request: Request, out: Tensor) -> None:
@@ -205,7 +204,6 @@ class TieredTable(HostTable):
         if tier is None or tier.slots is not None:
             super()._gather(request, out)
             return
-        self._note_stream(tier)
         tier.table._gather(request, out)
 
     def _count(self, request: Request) -> None:
@@ -230,23 +228,10 @@ class TieredTable(HostTable):
         if tier is None or tier.slots is None:
             super()._launch_gather(ids, out, launch, places)
             return
-        self._note_stream(tier)
         gather_tiers(
             self._device_span(), ids, out, hot=tier.hot, slots=tier.slots,
             row_bytes=self.row_bytes, launch=launch, places=places,
         )  # fmt: skip
-
-    def _note_stream(self, tier: Tier) -> None:
-        """Keep the memory of a tier from other use until a stream that reads it has passed."""
-        if self.device.type != "cuda":
-            return
-        # An index is what torch looks up soonest; a gather on the device takes little longer.
-        current = torch.cuda.current_stream(self.device.index)
-        if current.cuda_stream not in tier.streams:
-            tier.streams.add(current.cuda_stream)
-            for tensor in (tier.hot, tier.slots, tier.ignored):
-                if tensor is not None:
-                    tensor.record_stream(current)
 
     def num_hits(self, request: Request) -> int | Tensor:
         """Return how many rows of a request are hot; nobody waits for the GPU.
@@ -272,7 +257,6 @@ class TieredTable(HostTable):
         tier = self._tier
         if tier is None:
             return
-        self._note_stream(tier)
         slots = index if tier.slots is None else tier.slots[index]
         if self.device.type == "cuda":
             with on_device(self.device):
