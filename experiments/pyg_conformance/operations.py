@@ -39,7 +39,7 @@ def neighbor_sample(
         **_attributes(node_time, edge_time, edge_weight),
     )  # fmt: skip
     times = None if seed_time is None else {None: seed_time}
-    out = sampler._sample({None: seed}, times, sampler._next_key(None))
+    out = sampler._start({None: seed}, times, sampler._next_key(None))()
     node = out.node if out.batch is None else torch.stack([out.batch, out.node], 1)
     return out.row, out.col, node, out.edge, out.num_sampled_nodes, out.num_sampled_edges
 
@@ -76,7 +76,7 @@ def hetero_neighbor_sample(
         replace=replace, disjoint=disjoint, temporal_strategy=temporal_strategy, is_sorted=True,
         device="cpu", **_attributes(node_time_dict, edge_time_dict, edge_weight_dict),
     )  # fmt: skip
-    out = sampler._sample(seed_dict, seed_time_dict, sampler._next_key(None))
+    out = sampler._start(seed_dict, seed_time_dict, sampler._next_key(None))()
     node = out.node
     if out.batch is not None:
         node = {kind: torch.stack([out.batch[kind], ids], 1) for kind, ids in node.items()}

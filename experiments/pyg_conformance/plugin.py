@@ -62,7 +62,8 @@ class NeighborSampler(DirectNeighborSampler):
     def _sample(self, seed: Any, seed_time: Any = None, key: int | None = None) -> Any:
         # PyG's BidirectionalNeighborSampler calls this method of the samplers it is made of.
         times = None if seed_time is None else by_type(seed_time)
-        return super()._sample(by_type(seed), times, self._next_key(None) if key is None else key)
+        key = self._next_key(None) if key is None else key
+        return self._start(by_type(seed), times, key)()
 
 
 class NeighborLoader(pyg_direct.NeighborLoader):
