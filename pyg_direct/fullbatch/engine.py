@@ -23,9 +23,9 @@ L2_SHARE = 1.25
 # There, too: where no slice fits (2.4 M vertices), an epoch takes 146.0 ms by 64 columns and 148.5
 # by 128, of bfloat16 99.5 and 102.4. The slice of 64 is the smallest as well.
 BLOCK_BEYOND_L2 = 64
-# A GPU reads memory in sectors. A row that begins anywhere touches almost one more than it fills:
-# padding saves that read, and costs its share of the cache and of what is broadcast. It pays up to
-# about 12 bytes a row: 47 columns of float32 become 48.
+# A GPU reads memory in sectors. Rows of 188 bytes (47 columns of float32) that begin anywhere touch
+# 6.75 of them on average, and 6 where they are padded to 192 bytes. Padding costs its share of the
+# cache and of what is broadcast: beyond 12 bytes more than that.
 SECTOR_BYTES, MOST_PADDING_BYTES = 32, 12
 
 

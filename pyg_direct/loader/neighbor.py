@@ -55,7 +55,8 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
     depth : int, optional
         Batches made ahead of the one in use: in a thread where the CPU samples, else by the loop's
         own between two batches; 0 makes each when it is asked for. Default: 2 for a store on a GPU
-        whose sampling the GPU or workers do, else 0.
+        whose sampling the GPU or workers do, else 0. Ahead of a model a gather keeps a quarter of
+        the multiprocessors busy, and leaves the others to it.
     exclude : iterable
         Tensors to leave out of batches: names, or (group, name). ``fetch`` gets them later.
     **kwargs
