@@ -2,7 +2,8 @@
 
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr
 from pyg_direct.stores.convert import edges_of, from_data, sizes_of, tensors_of
-from pyg_direct.stores.feature import DirectFeatureStore, resolve_device
+from pyg_direct.stores.devices import resolve_device
+from pyg_direct.stores.feature import DirectFeatureStore
 from pyg_direct.stores.graph import DirectGraphStore
 from pyg_direct.stores.placement import Placement
 from pyg_direct.stores.placing import place

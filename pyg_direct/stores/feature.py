@@ -13,6 +13,7 @@ from torch_geometric.data import FeatureStore
 
 from pyg_direct.memory import MappedArray, tensor_from_numpy
 from pyg_direct.stores.attributes import HOMOGENEOUS_EDGES, TensorAttr, without_index
+from pyg_direct.stores.devices import refuse_worker, resolve_device
 from pyg_direct.stores.index import row_ids
 from pyg_direct.tables import DeviceTable, DiskTable, HostTable, Request, Table, TieredTable
 
@@ -145,7 +146,9 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
             if key in self._tables:
                 return self._update_rows(key, rows, attr.index)
             rows = _in_order(rows, attr.index, key)
-        self._tables[key] = self._make_table(rows, key)
+        table = self._make_table(rows, key)
+        self._wait_for_readers()
+        self._tables[key] = table
         self._attrs[key] = without_index(attr)
         return True
 
@@ -162,7 +165,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         return self._multi_get_tensor([attr])[0]
 
     def _multi_get_tensor(self, attrs: list[Any]) -> list[Tensor]:
-        _refuse_worker(self.device)
+        refuse_worker(self.device)
         # Tensors of one node type that are asked for together share one check and one sort.
         requests: dict[tuple[int, int], Request] = {}
         rows = []
@@ -188,8 +191,16 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
             rows = rows[None]
         if not isinstance(ids, Tensor):
             ids = torch.arange(table.num_rows)[ids].reshape(-1)
+        self._wait_for_readers()
         table.scatter(ids, rows)
+        self._wait_for_readers()
         return True
+
+    def _wait_for_readers(self) -> None:
+        # Loaders read ahead on streams of their own: no batch may hold half a write, nor rows of
+        # memory that is in other use again.
+        if self._tables and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def update_tensor(
         self, tensor: Tensor | np.ndarray[Any, Any], *args: Any, **kwargs: Any
@@ -197,7 +208,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         """Replace a whole tensor, or the rows that an index names; of equal ids the last counts.
 
         With an index the rows are written in place, and every view of the tensor sees them; without
-        one the new tensor takes the place of the old, which its views keep alive.
+        one the new tensor takes the place of the old, which its views keep alive. Waits for a GPU.
 
         Raises
         ------
@@ -213,6 +224,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
 
     def _remove_tensor(self, attr: Any) -> bool:
         key = (attr.group_name, attr.attr_name)
+        self._wait_for_readers()
         self._attrs.pop(key, None)
         return self._tables.pop(key, None) is not None
 
@@ -231,6 +243,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
 
     def close(self) -> None:
         """Let go of every tensor; harmless twice."""
+        self._wait_for_readers()
         for table in self._tables.values():
             table.close()
         self._tables.clear()
@@ -241,38 +254,6 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def resolve_device(device: torch.device | str | None) -> torch.device:
-    """Return the device with its index; None means the current GPU, or the CPU where there is none.
-
-    Raises
-    ------
-    ValueError
-        If a CUDA device is asked for and there is none, or the device is of another kind.
-    """
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(device)
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device}, expected 'cpu' or 'cuda'")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device is {device}, but torch sees no GPU; use device='cpu', or install a CUDA build "
-            "of torch"
-        )
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
-    return device
-
-
-def _refuse_worker(device: torch.device) -> None:
-    if device.type == "cuda" and torch.utils.data.get_worker_info() is not None:
-        raise RuntimeError(
-            "a worker process of a DataLoader asked for rows on the GPU, which CUDA does not allow "
-            "after a fork; give the loader filter_per_worker=False, so that the main process "
-            "fetches them"
-        )
 
 
 def _is_whole(index: Any) -> bool:

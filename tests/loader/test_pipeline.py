@@ -284,6 +284,27 @@ def test_generator_drop_last_and_samplers(device, depth):
     assert len(_loader(device, sampler=SequentialSampler(range(20)))) == 3
 
 
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_no_batch_holds_half_a_write(device, where):
+    stores = from_data(make_data(3000, 60_000), device)
+    rows = torch.zeros(3000, 256)
+    stores[0][None, "x", None] = rows.to(device) if where == "device" else rows
+    loader = NeighborLoader(stores, [10, 10], batch_size=128, seed=2, depth=2)
+    seen = []
+    for number, batch in enumerate(loader):
+        # Every write gives all elements of all rows one value.
+        seen.append(batch.x.unique().tolist())
+        if number % 5 == 0:
+            stores[0].put_tensor(torch.full((3000, 256), -1.0 - number), None, "x", index=None)
+        else:
+            rows = torch.full((3000, 256), 1.0 + number)
+            stores[0].update_tensor(rows, None, "x", index=torch.arange(3000))
+
+    assert [len(values) for values in seen] == [1] * len(loader)
+    # A write reaches the batches that are made after it.
+    assert len({values[0] for values in seen}) > len(loader) - 4
+
+
 def test_leaving_the_loop_early_leaves_no_thread(device):
     loader = _loader(device)
 
