@@ -250,11 +250,11 @@ class DirectLoader:
     def _iterate(
         self, source: Iterator[Any], start: Callable[[Any], Callable[[], Any]]
     ) -> Iterator[Any]:
-        record = EpochRecord(self._epochs.running)
+        record, only_launches = EpochRecord(self._epochs.running), self._only_launches
         self._records.append(record)
 
         def start_upload(item: Any) -> Callable[[], Any]:
-            with nullcontext() if self._only_launches else no_captures():
+            with nullcontext() if only_launches else no_captures():
                 finish = start(item)
             return lambda: self._upload(finish())
 
@@ -265,9 +265,13 @@ class DirectLoader:
             samples_on_gpu=self._samples_on_gpu,
         )
         stages = self._make_stages(work, record)
-        cls = Interleaved if self._only_launches else Pipeline
-        ahead = cls(source, stages, depth=self.depth) if self.depth else None
-        batches = ahead or Synchronous(source, stages)
+        batches: Iterator[Any]
+        if self.depth == 0:
+            batches = Synchronous(source, stages)
+        elif only_launches:
+            batches = Interleaved(source, stages, depth=self.depth)
+        else:
+            batches = Pipeline(source, stages, depth=self.depth)
         self._keep_track(batches)
         return batches
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyg_direct.loader.pipeline import Stages, as_error
+from pyg_direct.loader.pipeline import Source, Stages, as_error
 
 
 class Interleaved(Iterator[Any]):
@@ -34,12 +34,11 @@ class Interleaved(Iterator[Any]):
     """
 
     def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
-        self._source, self._stages, self._depth = source, stages, depth
+        # Its end may also be an error of a stage; the batches before that come first.
+        self._source, self._stages, self._depth = Source(source), stages, depth
         self._started: deque[Any] = deque()
         self._products: deque[Any] = deque()
         self._released: Any = None
-        # Why no more batches are started; the batches before it come first.
-        self._end: Exception | None = None
         self._finalizer = weakref.finalize(self, stages.close)
 
     def __next__(self) -> Any:
@@ -48,29 +47,23 @@ class Interleaved(Iterator[Any]):
         try:
             # The GPU must be done with the batch before the last: that bounds the host's lead.
             released, self._released = self._released, self._stages.release()
-            while self._end is None and len(self._products) < self._depth:
+            while self._source.end is None and len(self._products) < self._depth:
                 if not self._started:
                     self._start(released)
                 self._gather()
                 self._start(released)
             if not self._products:
-                raise self._take_end()
+                raise self._source.take_end()
             return self._stages.consume(self._products.popleft())
         except BaseException:
             self.close()
             raise
 
     def _start(self, released: Any) -> None:
-        if self._end is not None:
+        if self._source.end is not None:
             return
-        try:
-            item = next(self._source)
-        except StopIteration:
-            # Not the one that came, whose traceback would keep this iterator.
-            self._end = StopIteration()
-        except Exception as error:
-            self._end = error
-        else:
+        item = self._source.next()
+        if self._source.end is None:
             self._add(self._started, self._stages.start, item, released)
 
     def _gather(self) -> None:
@@ -81,15 +74,11 @@ class Interleaved(Iterator[Any]):
         try:
             batches.append(stage(*arguments))
         except Exception as error:
-            self._end = as_error(error)
-
-    def _take_end(self) -> Exception:
-        end, self._end = self._end or StopIteration(), StopIteration()
-        return end
+            self._source.end = as_error(error)
 
     def close(self) -> None:
         """End the iteration; harmless twice."""
-        self._source, self._end = iter(()), StopIteration()
+        self._source.close()
         self._started.clear()
         self._products.clear()
         self._finalizer()

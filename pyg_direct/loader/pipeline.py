@@ -44,6 +44,45 @@ def as_error(error: BaseException) -> Any:
     return wrong
 
 
+class Source:
+    """What batches are made of, advanced until something ends it.
+
+    Parameters
+    ----------
+    items : iterator
+        Advanced in the thread that calls.
+
+    Attributes
+    ----------
+    end : Exception or None
+        Why no more batches are begun: ``StopIteration``, or an error of the source or of a stage.
+    """
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        self.end: Exception | None = None
+
+    def next(self) -> Any:
+        """Return the next item; None if there is none, which ``end`` tells."""
+        try:
+            return next(self._items)
+        except StopIteration:
+            # Not the one that came, whose traceback would keep the consumer's iterator.
+            self.end = StopIteration()
+        except Exception as error:
+            self.end = error
+        return None
+
+    def take_end(self) -> Exception:
+        """Return the end to raise, and keep none that its own traceback leads to."""
+        end, self.end = self.end or StopIteration(), StopIteration()
+        return end
+
+    def close(self) -> None:
+        """End it; harmless twice."""
+        self._items, self.end = iter(()), StopIteration()
+
+
 class Synchronous(Iterator[Any]):
     """Makes each batch when it is asked for.
 
@@ -100,9 +139,8 @@ class Pipeline(Iterator[Any]):
     """
 
     def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
-        self._source, self._stages, self._depth = source, stages, depth
+        self._source, self._stages, self._depth = Source(source), stages, depth
         self._num_pending = 0
-        self._end: Exception | None = None
         self._lane = _Lane(stages)
         self._finalizer = weakref.finalize(self, _close, self._lane, stages)
 
@@ -111,10 +149,10 @@ class Pipeline(Iterator[Any]):
             raise StopIteration
         try:
             released = self._stages.release()
-            while self._end is None and self._num_pending <= self._depth:
+            while self._source.end is None and self._num_pending <= self._depth:
                 self._request(released)
-            if self._num_pending == 0 and self._end is not None:
-                raise self._take_end()
+            if self._num_pending == 0:
+                raise self._source.take_end()
             self._num_pending -= 1
             return self._stages.consume(self._lane.take())
         except BaseException:
@@ -122,27 +160,16 @@ class Pipeline(Iterator[Any]):
             raise
 
     def _request(self, released: Any) -> None:
-        try:
-            item = next(self._source)
-        except StopIteration:
-            # Not the one that came: its traceback leads here, and so would keep this iterator.
-            self._end = StopIteration()
-        except Exception as error:
-            self._end = error
-        if self._end is not None:
+        item = self._source.next()
+        if self._source.end is not None:
             self._lane.finish()
             return
         self._lane.request(item, released)
         self._num_pending += 1
 
-    def _take_end(self) -> Exception:
-        # An error that its own traceback leads to would keep worker processes until a collection.
-        end, self._end = self._end or StopIteration(), StopIteration()
-        return end
-
     def close(self) -> None:
         """End the iteration and its thread; harmless twice."""
-        self._source, self._end = iter(()), StopIteration()
+        self._source.close()
         self._finalizer()
 
 
