@@ -146,6 +146,26 @@ def test_rehearse_leaves_training_as_it_is(rehearse, device):
     assert losses[1] == pytest.approx(losses[0], abs=1e-6)
 
 
+def test_predict_gives_the_logits_that_evaluate_counts(device):
+    data = random_graph()
+    torch.manual_seed(1)
+    model = FullBatchGNN(11, 8, 3, 4, dropout=0.5)
+    ranks = pyg_direct.fullbatch.Ranks(device=device)
+
+    with FullBatchTrainer(model, GraphSource(data), ranks=ranks) as trainer:
+        trainer.train_epoch()
+        node, logits = trainer.predict()
+        kept = logits.clone()
+        accuracy = trainer.evaluate()
+        trainer.train_epoch()
+
+    assert node.sort().values.equal(torch.arange(data.num_nodes))
+    assert logits.equal(kept)
+    is_right = logits.argmax(dim=1).cpu() == data.y[node]
+    for split, mask in (("train", data.train_mask), ("test", data.test_mask)):
+        assert is_right[mask[node]].float().mean().item() == pytest.approx(accuracy[split])
+
+
 def test_cora_reaches_080(tmp_path):
     if not (PLANETOID / "Cora").exists():
         pytest.skip(f"Cora is not at {PLANETOID}")
