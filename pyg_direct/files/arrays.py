@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.memory import tensor_from_numpy
+from pyg_direct.tables.words import INTEGERS
 
 PAGE_BYTES = 4096
 PIECE_BYTES = 1 << 26
@@ -24,7 +25,6 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
     torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
 )}  # fmt: skip
-INTEGERS = {1: torch.uint8, 2: torch.int16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,8 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
                 return self._update_rows(key, rows, attr.index)
             rows = _in_order(rows, attr.index, key)
         table = self._make_table(rows, key)
-        self._wait_for_readers()
+        if key in self._tables:
+            self._wait_for_readers()
         self._tables[key] = table
         self._attrs[key] = without_index(attr)
         return True

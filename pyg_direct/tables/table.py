@@ -73,14 +73,14 @@ class Table(ABC):
         if out is None:
             return self._gather_new(request)
         self._check_rows("out", out, (len(request), *self.shape[1:]))
-        return self._gather_into(out, request)
+        return self._gather_into(request, out)
 
     def _gather_new(self, request: Request) -> Tensor:
         """Return the rows in memory of their own."""
         shape = (len(request), *self.shape[1:])
-        return self._gather_into(torch.empty(shape, dtype=self.dtype, device=self.device), request)
+        return self._gather_into(request, torch.empty(shape, dtype=self.dtype, device=self.device))
 
-    def _gather_into(self, out: Tensor, request: Request) -> Tensor:
+    def _gather_into(self, request: Request, out: Tensor) -> Tensor:
         if out.numel():
             self._gather(request, out)
         elif not request.is_trusted:
