@@ -76,17 +76,19 @@ def make_batch(
 
 def _fill_homogeneous(batch: Data, rows: BatchRows, out: SamplerOutput, count: GatherCount) -> None:
     device = rows.feature_store.device
-    batch.edge_index = _edge_index(out.row, out.col, device)
+    # Straight into the storage: its attributes cost several times as much.
+    (storage,) = batch.stores
+    storage["edge_index"] = _edge_index(out.row, out.col, device)
     node, edge = _to(out.node, device), _to(out.edge, device)
-    batch.num_nodes = node.numel()
-    rows.fill(batch, None, node, count=count, is_sorted=True)
-    batch.n_id = node
+    storage["num_nodes"] = node.numel()
+    rows.fill(storage, None, node, count=count, is_sorted=True)
+    storage["n_id"] = node
     if edge is not None:
-        rows.fill(batch, HOMOGENEOUS_EDGES, edge, count=count)
-        batch.e_id = edge
-    batch.batch = _to(out.batch, device)
-    batch.num_sampled_nodes = out.num_sampled_nodes
-    batch.num_sampled_edges = out.num_sampled_edges
+        rows.fill(storage, HOMOGENEOUS_EDGES, edge, count=count)
+        storage["e_id"] = edge
+    storage["batch"] = _to(out.batch, device)
+    storage["num_sampled_nodes"] = out.num_sampled_nodes
+    storage["num_sampled_edges"] = out.num_sampled_edges
     if out.orig_row is not None and out.orig_col is not None:
         batch._orig_edge_index = _edge_index(out.orig_row, out.orig_col, device)
 
@@ -139,8 +141,23 @@ def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:
 
 
 def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:
-    return torch.stack([row, col]).to(device, non_blocking=True)
+    """Return both rows as one tensor, without a copy if they are the first two of one already."""
+    rows = row._base
+    if (
+        rows is not None
+        and rows is col._base
+        and rows.dim() == 2
+        and rows.shape[0] > 1
+        and rows.shape[1:] == row.shape == col.shape
+        and (row.data_ptr(), col.data_ptr()) == (rows.data_ptr(), rows[1].data_ptr())
+    ):
+        edge_index = rows[:2]
+    else:
+        edge_index = torch.stack([row, col])
+    return edge_index.to(device, non_blocking=True)
 
 
 def _to(tensor: Tensor | None, device: torch.device) -> Any:
-    return None if tensor is None else tensor.long().to(device, non_blocking=True)
+    if tensor is None or (tensor.dtype == torch.int64 and tensor.device == device):
+        return tensor
+    return tensor.long().to(device, non_blocking=True)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput
 
+from pyg_direct.memory.streams import bind_to_stream
 from pyg_direct.sampler import DirectNeighborSampler
 
 EPOCH_SHIFT = 32
@@ -91,9 +93,22 @@ def _positions(batches: Any) -> Iterator[Any]:
         and len(batches) > 0
     )
     if is_plain:
-        order = torch.from_numpy(np.fromiter(batches.sampler, np.int64))
-        batches = order.split(batches.batch_size)[: len(batches)]
+        batches = _order(batches.sampler).split(batches.batch_size)[: len(batches)]
     yield from batches
+
+
+def _order(sampler: RandomSampler | SequentialSampler) -> Tensor:
+    """Return what iterating torch's sampler gives, without a Python number for each seed."""
+    size = len(sampler.data_source)
+    if isinstance(sampler, SequentialSampler):
+        return torch.arange(size)
+    if sampler.replacement or sampler.num_samples != size:
+        return torch.from_numpy(np.fromiter(sampler, np.int64))
+    generator = sampler.generator
+    if generator is None:
+        generator = torch.Generator()
+        generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_()))
+    return torch.randperm(size, generator=generator)
 
 
 class Positions(Dataset[int]):
@@ -146,7 +161,8 @@ class SampleBatch:
     def start(self, index: Any) -> Callable[[], Any]:
         """Begin to sample, and return what waits for the output, to be called once.
 
-        A sampler that has no such halves does all of it here.
+        The output belongs to the CUDA stream that is current then. A sampler that has no such
+        halves does all of it here.
         """
         options: dict[str, Any] = {}
         if isinstance(index, NumberedIndex):
@@ -160,7 +176,7 @@ class SampleBatch:
             return self._sampler.start_from_nodes(inputs, **options)  # type: ignore[no-any-return]
         else:
             out = self._sampler.sample_from_nodes(inputs, **options)
-        return lambda: out
+        return bind_to_stream(lambda: out)
 
 
 def _has_halves(sampler: BaseSampler) -> bool:

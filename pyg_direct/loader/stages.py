@@ -9,18 +9,13 @@ bounds memory.
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch_geometric.data.data import BaseData
 
 from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
-
-# Places in a pair of streams.
-SAMPLING, GATHERING = 0, 1
+from pyg_direct.memory.streams import StreamTurn, keep_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +25,8 @@ class Work:
     Attributes
     ----------
     start : callable
-        From an item of the source to what waits for a sampler's output, and returns it.
+        From an item of the source to what waits for a sampler's output, and hands it to the
+        stream that is current then.
     gather : callable
         From that output, and a ``GatherCount`` to fill, to a batch.
     finish : callable
@@ -97,7 +93,7 @@ class CpuStages:
 
 
 class StreamPairs:
-    """Streams for sampling and gathering, kept from epoch to epoch.
+    """Streams, one for sampling and one for gathering, kept from epoch to epoch.
 
     A captured batch of the sampler belongs to a stream, so epochs should use the same ones; epochs
     that overlap must not.
@@ -159,14 +155,17 @@ class CudaStages:
         device: torch.device,
         pairs: StreamPairs | None = None,
     ) -> None:
-        self._work, self._record, self._device, self._pairs = work, record, device, pairs
+        self._work, self._record, self._index, self._pairs = work, record, device.index, pairs
         self._streams = None if pairs is None else pairs.take()
+        sampling, gathering = self._streams or (None, None)
+        self._sampling = StreamTurn(device, sampling, name="pyg_direct sample")
+        self._gathering = StreamTurn(device, gathering, name="pyg_direct gather")
         self._handed_over: torch.cuda.Event | None = None
         self._released: torch.cuda.Event | None = None
 
     def release(self) -> torch.cuda.Event | None:
         # docstring inherited
-        last, self._released = self._released, _event(torch.cuda.current_stream(self._device))
+        last, self._released = self._released, _event(torch.cuda.current_stream(self._index))
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
             self._handed_over = None
@@ -183,10 +182,9 @@ class CudaStages:
         # docstring inherited
         if self._streams is not None and released is not None:
             released.synchronize()
-        with self._on(SAMPLING), torch.cuda.nvtx.range("pyg_direct sample"):
+        with self._sampling as stream:
             if not self._work.samples_on_gpu:
                 return self._on_cpu(self._work.start, item)  # type: ignore[no-any-return]
-            stream = torch.cuda.current_stream(self._device)
             start = _event(stream)
             finish = self._work.start(item)
             self._record.add_events(SAMPLE, start, _event(stream))
@@ -200,15 +198,10 @@ class CudaStages:
         return out
 
     def gather(self, started: Callable[[], Any]) -> CudaProduct:  # docstring inherited
-        with self._on(SAMPLING):
+        count = GatherCount()
+        with self._gathering as stream:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
-        count = GatherCount()
-        with self._on(GATHERING), torch.cuda.nvtx.range("pyg_direct gather"):
-            stream = torch.cuda.current_stream(self._device)
-            if self._streams is not None:
-                stream.wait_stream(self._streams[SAMPLING])
-                keep_for(sample, stream)
             start = _event(stream)
             batch = self._work.gather(sample, count)
             gathered = _event(stream)
@@ -216,23 +209,16 @@ class CudaStages:
         return CudaProduct(batch=batch, count=count, gathered=gathered)
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited
-        stream = torch.cuda.current_stream(self._device)
+        stream = torch.cuda.current_stream(self._index)
         if self._streams is not None:
             stream.wait_event(product.gathered)
             keep_for(product.batch, stream)
-        with torch.cuda.nvtx.range("pyg_direct transform"):
-            batch = self._work.finish(product.batch)
+        batch = self._work.finish(product.batch)
         self._record.add_batch(product.count, product.gathered)
         self._handed_over = _event(stream)
         if self._released is not None:
             self._record.add_events(WAIT, self._released, self._handed_over)
         return batch
-
-    def _on(self, number: int) -> AbstractContextManager[Any]:
-        """Make a stream of ours current, and its device, or the device alone."""
-        if self._streams is None:
-            return torch.cuda.device(self._device)
-        return torch.cuda.stream(self._streams[number])
 
     def close(self) -> None:  # docstring inherited
         self._record.stop()
@@ -250,32 +236,6 @@ def sms_beside_a_model(device: torch.device) -> int | None:
     if device.type == "cpu":
         return None
     return max(1, torch.cuda.get_device_properties(device).multi_processor_count // 4)
-
-
-def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
-    """Keep the allocator from reusing memory of CUDA tensors until a stream has come so far.
-
-    Parameters
-    ----------
-    values : object
-        Tensors in dictionaries, lists, tuples, PyG's graphs, or objects with attributes.
-    stream : torch.cuda.Stream
-        Which uses them, and did not make them.
-    """
-    if isinstance(values, Tensor):
-        if values.is_cuda:
-            values.record_stream(stream)
-    elif isinstance(values, BaseData):
-        for storage in values.stores:
-            keep_for(storage.to_dict(), stream)
-    elif isinstance(values, dict):
-        for value in values.values():
-            keep_for(value, stream)
-    elif isinstance(values, list | tuple):
-        for value in values:
-            keep_for(value, stream)
-    elif hasattr(values, "__dict__"):
-        keep_for(vars(values), stream)
 
 
 def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:

@@ -16,6 +16,8 @@ from pyg_direct.tables import HostTable, Request, Table, TieredTable
 
 # Enough for a picture, and bounded.
 MAX_SPANS = 256
+# So many numbers are read at a time: to look after each batch takes the loop more time.
+MAX_UNREAD = 64
 
 SAMPLE, GATHER, WAIT, TRAIN = "sample", "gather", "wait", "train"
 
@@ -178,14 +180,16 @@ class EpochRecord:
         """Add a stage that runs on a GPU between two recorded events."""
         with self._lock:
             self._passing.append((stage, start, stop))
-            self._read_passed()
+            if len(self._passing) > MAX_UNREAD:
+                self._read_passed()
 
     def add_batch(self, count: GatherCount, gathered: torch.cuda.Event | None = None) -> None:
         """Count a batch that is handed over; ``gathered`` says when its rows are there."""
         with self._lock:
             self._num_batches += 1
             self._counts.append((gathered, count))
-            self._add_counts()
+            if len(self._counts) > MAX_UNREAD:
+                self._add_counts()
 
     def _add_counts(self) -> None:
         while self._counts and (self._counts[0][0] is None or self._counts[0][0].query()):

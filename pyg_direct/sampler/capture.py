@@ -15,6 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.join import note_totals
+from pyg_direct.kernels.launch import Span
+from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.relation import EdgeType
@@ -58,20 +61,25 @@ class CapturedBatches:
     def __init__(
         self, layout: BatchLayout, make_sampler: Callable[[], HopSampler], device: torch.device
     ) -> None:
-        self._words = torch.zeros(
-            layout.pack(0, _no_seeds(layout)).numel(), dtype=torch.int64, device=device
-        )
+        self._words = torch.zeros(layout.num_words, dtype=torch.int64, device=device)
+        self._noted = MappedArray.empty((layout.num_totals,), torch.int64)
+        self._index = device.index
+        # When a batch is made, and when its copies are.
+        self._made, self._copied = torch.cuda.Event(blocking=True), torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
         self._lock = threading.Lock()
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+        # A capture may neither register memory nor load a kernel; launches so far did not use it.
+        noted = Span(self._noted.device_address, 0)
+        note_totals(1, 1, self._words, 0, noted, stream=current.cuda_stream)
         side.wait_stream(current)
         with torch.cuda.stream(side), _no_collection():
             # Other threads may go on using the GPU meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
                 self._sampler = make_sampler()
-                self._sampler.launch(layout, self._words)
+                self._sampler.launch(layout, self._words, noted=self._noted)
             finally:
                 self._graph.capture_end()
         current.wait_stream(side)
@@ -93,10 +101,13 @@ class CapturedBatches:
             last = self._repeated()
             if last is not None and not last.is_collected:
                 return None
-            repeated = RepeatedBatch(self._sampler)
+            repeated = RepeatedBatch(self._sampler, self._made, self._copied)
             self._repeated = weakref.ref(repeated)
+        stream = torch.cuda.current_stream(self._index)
+        stream.wait_event(self._copied)
         self._words.copy_(words, non_blocking=True)
         self._graph.replay()
+        self._made.record(stream)
         return repeated
 
 
@@ -107,14 +118,24 @@ class RepeatedBatch:
     ----------
     sampler : HopSampler
         The one that was captured.
+    made, copied : torch.cuda.Event
+        The first is recorded behind the batch, the second behind the copies of ``collect``.
     """
 
-    def __init__(self, sampler: HopSampler) -> None:
-        self._sampler, self.is_collected = sampler, False
+    def __init__(
+        self, sampler: HopSampler, made: torch.cuda.Event, copied: torch.cuda.Event
+    ) -> None:
+        self._sampler, self._made, self._copied = sampler, made, copied
+        self.is_collected = False
 
     def collect(self) -> Sampled:
-        """Wait for the batch and return copies; the memory is free for the next one."""
+        """Wait for the batch and return copies, made on the current stream, whichever it is.
+
+        The memory is free for the next one, which waits for the copies on the GPU.
+        """
+        self._made.synchronize()
         sampled = self._sampler.collect()
+        self._copied.record(torch.cuda.current_stream())
         self.is_collected = True
         return sampled
 
@@ -147,10 +168,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _no_seeds(layout: BatchLayout) -> dict[str | None, Tensor]:
-    return {kind: torch.zeros(size, dtype=torch.int64) for kind, size in layout.num_seeds}
 
 
 class CaptureCache:

@@ -203,15 +203,16 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
     ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:
         """Start ``sample_from_nodes`` on the current CUDA stream, without waiting for it.
 
-        What is returned waits, and returns the output: call it once, with that stream current.
+        Call what is returned once; it waits, and its output belongs to the stream then current.
         """
         inputs = NodeSamplerInput.cast(inputs)
-        time = None if inputs.time is None else {inputs.input_type: inputs.time}
-        collect = self._start({inputs.input_type: inputs.node}, time, self._next_key(batch))
+        kind, key = inputs.input_type, self._next_key(batch)
+        time = None if inputs.time is None else {kind: inputs.time}
+        collect = self._start({kind: inputs.node}, time, key, inputs.input_id)
 
         def finish() -> SamplerOutput | HeteroSamplerOutput:
             output = collect()
-            output.metadata = move_all((inputs.input_id, inputs.time), self.device)
+            output.metadata = (output.metadata, *move_all((inputs.time,), self.device))
             return finish_output(output, self.subgraph_type)
 
         return finish
@@ -260,8 +261,9 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         return finish_output(output, self.subgraph_type)
 
     def _start(
-        self, seed: dict[NodeType, Tensor], seed_time: dict[NodeType, Tensor] | None, key: int
-    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:
+        self, seed: dict[NodeType, Tensor], seed_time: dict[NodeType, Tensor] | None, key: int,
+        carried: Tensor | None = None,
+    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:  # fmt: skip
         seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
         times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
         method = options.draw_method(self.replace, self.is_temporal, self.temporal_strategy)
@@ -272,7 +274,7 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         )  # fmt: skip
         collect = self._place().start(
             seeds, key, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
-            is_induced=self.subgraph_type == SubgraphType.induced,
+            is_induced=self.subgraph_type == SubgraphType.induced, carried=carried,
         )  # fmt: skip
         return lambda: make_output(
             collect(), subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,

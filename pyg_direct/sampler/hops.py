@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.edges import Draw, HopEdges, Level
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes
 from pyg_direct.sampler.relation import EdgeType, NodeType, Relation
 from pyg_direct.sampler.stages import Stages
 
-# 2**22 edges take 128 MiB while a batch is made.
+# 2**22 edges take 250 MiB while a batch is made.
 MAX_BOUND_EDGES = 1 << 22
 
 
@@ -28,7 +29,8 @@ MAX_BOUND_EDGES = 1 << 22
 class Sampled:
     """Nodes and edges of one batch, by type, on the sampler's device, in PyG's meaning.
 
-    ``row`` and ``col`` point from neighbour to frontier, whichever way the sampler walks.
+    ``row`` and ``col`` point from neighbour to frontier, whichever way the sampler walks; they and
+    ``edge`` are rows of one tensor. ``carried`` is what came along with the seeds.
     """
 
     node: dict[NodeType, Tensor]
@@ -38,6 +40,7 @@ class Sampled:
     batch: dict[NodeType, Tensor] | None
     num_nodes: dict[NodeType, list[int]]
     num_edges: dict[EdgeType, list[int]]
+    carried: Tensor | None
 
 
 class HopSampler:
@@ -77,7 +80,9 @@ class HopSampler:
         }
         self.has_waited = False
 
-    def launch(self, layout: BatchLayout, words: Tensor) -> None:
+    def launch(
+        self, layout: BatchLayout, words: Tensor, *, noted: MappedArray | None = None
+    ) -> None:
         """Start all hops; on a GPU, ``has_waited`` tells afterwards whether the host had to wait.
 
         Parameters
@@ -86,6 +91,8 @@ class HopSampler:
             Of ``words``.
         words : int64 tensor
             The packed batch, on the sampler's device. Its totals are overwritten.
+        noted : MappedArray of int64, shape (layout.num_totals,), optional
+            Where a GPU is to write the totals, so that no copy has to be asked for.
         """
         self._start(layout, words)
         for hop in range(self._num_hops):
@@ -93,9 +100,24 @@ class HopSampler:
             self._fix_bounds(hop_edges)
             self._pick(hop_edges)
             self._close(hop_edges)
+        self._nodes_joined = {
+            kind: self._stages.join_levels(nodes.levels) for kind, nodes in self._nodes.items()
+        }
+        # Of an edge: source, column, and its id if it is wanted.
+        self._num_arrays = 3 if self.draw.edge_form else 2
+        self._edges_joined = {
+            kind: self._stages.join_edges(
+                hops, self._num_arrays, self._totals, first=self._edges_start + i * self._num_hops
+            )
+            for i, (kind, hops) in enumerate(self._edges.items())
+        }
+        self._noted = noted
+        if noted is not None:
+            self._stages.note_totals(self._totals, noted)
 
     def _start(self, layout: BatchLayout, words: Tensor) -> None:
-        key, self._totals, seeds = layout.unpack(words)
+        key, self._totals, seeds, carried = layout.unpack(words)
+        self._carried = None if layout.num_carried is None else carried
         self.draw, self._edges_start = replace(self.draw, key=key), layout.edges_start
         places = layout.places()
         for kind, nodes in self._nodes.items():
@@ -152,29 +174,45 @@ class HopSampler:
                 self._nodes[edges.relation.neighbor_type].relabel(edges)
 
     def collect(self) -> Sampled:
-        """Wait for the GPU, if there is one, and return copies, cut to size."""
-        totals = self._totals.tolist()
+        """Return the batch, cut to size, in memory of its own.
+
+        On a GPU the stream must have passed ``launch``, if totals were noted; otherwise this waits
+        for it.
+        """
+        noted = self._totals if self._noted is None else self._noted.cpu_view()
+        totals = noted.tolist()
         node, batch, num_nodes = {}, {}, {}
         for kind, nodes in self._nodes.items():
-            sizes = [totals[each.place + 1] - totals[each.place] for each in nodes.levels]
-            node[kind] = _join([e.node for e in nodes.levels], sizes)
-            trees = [each.tree for each in nodes.levels if each.tree is not None]
-            if trees:
-                batch[kind] = _join(trees, sizes)
+            rows = self._cut(self._nodes_joined[kind], totals[nodes.levels[-1].place + 1])
+            node[kind] = rows[0]
+            if rows.shape[0] > 1:
+                batch[kind] = rows[1]
             num_nodes[kind] = self._sizes_of(kind, totals)
         num_edges = {
-            kind: [0 if e is None else totals[e.draw.edges_place] for e in hops]
+            kind: [0 if e is None else int(totals[e.draw.edges_place]) for e in hops]
             for kind, hops in self._edges.items()
         }
-        parts = {
-            name: {kind: self._join_edges(name, kind, num_edges[kind]) for kind in num_edges}
-            for name in ("source", "column", "edge")
+        rows_of = {
+            kind: self._cut(self._edges_joined[kind], sum(sizes)).unbind()
+            for kind, sizes in num_edges.items()
         }
+        row, col, *edge = (
+            {kind: rows[place] for kind, rows in rows_of.items()}
+            for place in range(self._num_arrays)
+        )
         return Sampled(
-            node=node, row=parts["source"], col=parts["column"],
-            edge=parts["edge"] if self.draw.edge_form else None,
-            batch=batch or None, num_nodes=num_nodes, num_edges=num_edges,
+            node=node, row=row, col=col, edge=edge[0] if edge else None, batch=batch or None,
+            num_nodes=num_nodes, num_edges=num_edges,
+            carried=None if self._carried is None else self._carried.clone(),
         )  # fmt: skip
+
+    def _cut(self, rows: Tensor, size: int) -> Tensor:
+        """Return the first columns; on a GPU a copy, for others will use the memory."""
+        return (
+            rows
+            if self._stages.is_exact
+            else rows[:, :size].clone(memory_format=torch.contiguous_format)
+        )
 
     def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:
         levels = [frontier.get(kind) for frontier in self._frontiers]
@@ -183,16 +221,6 @@ class HopSampler:
             for level in levels
         ]
 
-    def _join_edges(self, name: str, kind: EdgeType, sizes: list[int]) -> Tensor:
-        hops = [(e, size) for e, size in zip(self._edges[kind], sizes, strict=True) if e]
-        if not hops:
-            return torch.empty(0, dtype=torch.int64, device=self._totals.device)
-        return _join([getattr(e, name) for e, _ in hops], [size for _, size in hops])
-
 
 def _if_any(level: Level) -> Level | None:
     return level if level.bound > 0 else None
-
-
-def _join(parts: list[Tensor], sizes: list[int]) -> Tensor:
-    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])

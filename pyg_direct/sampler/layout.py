@@ -2,7 +2,7 @@
 
 It holds, in int64: the key of the random numbers; ``totals``, see ``pyg_direct.sampler.hops``; and
 for each node type its seeds, in their order, followed on a GPU by the first position of each
-distinct seed and the distinct seeds in ascending order.
+distinct seed and the distinct seeds in ascending order; and whatever else is to come along.
 """
 
 from dataclasses import dataclass
@@ -41,12 +41,15 @@ class BatchLayout:
         Of the sampling.
     is_ranked : bool
         Whether distinct seeds are part of it.
+    num_carried : int, optional
+        Numbers that come along; None where there is nothing to carry.
     """
 
     num_seeds: tuple[tuple[NodeType, int], ...]
     num_hops: int
     num_relations: int
     is_ranked: bool
+    num_carried: int | None = None
 
     @property
     def edges_start(self) -> int:
@@ -62,7 +65,16 @@ class BatchLayout:
         """Return where in ``totals`` the levels of each node type begin."""
         return {kind: i * (self.num_hops + 2) for i, (kind, _) in enumerate(self.num_seeds)}
 
-    def pack(self, key: int, seeds: dict[NodeType, Tensor]) -> Tensor:
+    @property
+    def num_words(self) -> int:
+        """Length of the array."""
+        copies = 3 if self.is_ranked else 1
+        num_seeds = sum(size for _, size in self.num_seeds)
+        return 1 + self.num_totals + copies * num_seeds + (self.num_carried or 0)
+
+    def pack(
+        self, key: int, seeds: dict[NodeType, Tensor], carried: Tensor | None = None
+    ) -> Tensor:
         """Return the array of a batch, on the CPU.
 
         Parameters
@@ -71,18 +83,25 @@ class BatchLayout:
             In ``[0, 2**63)``.
         seeds : dict of int64 tensors
             On the CPU; a type that is missing has none.
+        carried : integer tensor, shape (num_carried,), optional
+            What comes along.
         """
-        totals = np.zeros(self.num_totals, np.int64)
-        parts = [np.array([key]), totals]
-        for place, (kind, num_seeds) in zip(self.places().values(), self.num_seeds, strict=True):
-            if num_seeds > 0:
-                totals[place + 1] = num_seeds
-                ids = seeds[kind].numpy()
-                parts += [ids, *_rank(ids)] if self.is_ranked else [ids]
-        return torch.from_numpy(np.concatenate(parts))
+        words = np.zeros(self.num_words, np.int64)
+        words[0], start = key, 1 + self.num_totals
+        for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
+            if size > 0:
+                words[1 + place + 1] = size
+                stop = start + (3 if self.is_ranked else 1) * size
+                words[start : start + size] = ids = seeds[kind].numpy()
+                if self.is_ranked:
+                    _rank(ids, words[start + size : stop])
+                start = stop
+        if carried is not None:
+            words[start:] = carried.detach().cpu().numpy()
+        return torch.from_numpy(words)
 
-    def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds]]:
-        """Return views of the key, the totals and the seeds of each type.
+    def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
+        """Return views of the key, the totals, the seeds of each type, and what was carried.
 
         Parameters
         ----------
@@ -98,15 +117,22 @@ class BatchLayout:
             )
             seeds[kind] = Seeds(node, first, unique)
             start += num_seeds + 2 * ranked
-        return words[:1], words[1 : 1 + self.num_totals], seeds
+        return words[:1], words[1 : 1 + self.num_totals], seeds, words[start:]
 
 
-def _rank(ids: IdArray) -> list[IdArray]:
-    """Return the first position of each distinct id, and the distinct ids in ascending order."""
-    order = ids.argsort()
-    ranked = ids[order]
-    heads = np.concatenate([[0], np.flatnonzero(ranked[1:] != ranked[:-1]) + 1])
-    # The sort leaves open how equal ids are ordered.
-    first = np.minimum.reduceat(order, heads)
-    places = np.minimum(np.arange(len(ids)), len(heads) - 1)
-    return [first[places], ranked[heads[places]]]
+def _rank(ids: IdArray, out: IdArray) -> None:
+    """Write the first position of each distinct id, then the distinct ids in ascending order."""
+    size = len(ids)
+    bits = size.bit_length()
+    # Positions in the low bits: no memory holds so many nodes that an id needs those.
+    keys = ids << bits
+    keys |= np.arange(size)
+    keys.sort()
+    first, unique = out[:size], out[size:]
+    np.bitwise_and(keys, (1 << bits) - 1, out=first)
+    np.right_shift(keys, bits, out=unique)
+    is_head = unique[1:] != unique[:-1]
+    if not is_head.all():
+        heads = np.concatenate([[0], np.flatnonzero(is_head) + 1])
+        places = heads[np.minimum(np.arange(size), len(heads) - 1)]
+        first[:], unique[:] = first[places], unique[places]

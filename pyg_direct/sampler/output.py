@@ -16,7 +16,7 @@ from pyg_direct.sampler.hops import Sampled
 def make_output(
     sampled: Sampled, *, subgraph_type: SubgraphType, is_backward: bool, is_hetero: bool
 ) -> SamplerOutput | HeteroSamplerOutput:
-    """Return a batch as PyG has it, without metadata.
+    """Return a batch as PyG has it, with what was carried as its metadata.
 
     Parameters
     ----------
@@ -39,12 +39,15 @@ def make_output(
         "col": col,
         "edge": sampled.edge,
         "batch": sampled.batch,
+        "metadata": sampled.carried,
         "num_sampled_nodes": sampled.num_nodes if is_trimmable else None,
         "num_sampled_edges": sampled.num_edges if is_trimmable else None,
     }
     if is_hetero:
         return HeteroSamplerOutput(**fields)
-    return SamplerOutput(**{k: v if v is None else v[None] for k, v in fields.items()})
+    return SamplerOutput(
+        **{name: each[None] if isinstance(each, dict) else each for name, each in fields.items()}
+    )
 
 
 def finish_output(

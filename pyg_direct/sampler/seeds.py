@@ -21,7 +21,8 @@ def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
         raise ValueError(f"input_type is {kind!r}, expected one of {list(graph.num_nodes)}")
     ids = ids.detach().cpu().reshape(-1).long().contiguous()
     size = graph.num_nodes[kind]
-    lowest, highest = (int(end) for end in ids.aminmax()) if ids.numel() else (0, -1)
+    values = ids.numpy()
+    lowest, highest = (int(values.min()), int(values.max())) if len(values) else (0, -1)
     if lowest < 0 or highest >= size:
         wrong = lowest if lowest < 0 else highest
         raise IndexError(

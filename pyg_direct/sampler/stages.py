@@ -1,14 +1,17 @@
-"""The stages of a hop on the CPU and on the GPU: count, draw, pick.
+"""The stages of a hop on the CPU and on the GPU: count, draw, pick; and of a batch: join.
 
 Both fill ``HopEdges`` with the same numbers.
 """
 
 import torch
+from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
-from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.launch import NO_SPAN
-from pyg_direct.sampler.edges import NO_IDS, HopEdges
+from pyg_direct.kernels.dispatch import THREADS_PER_BLOCK, launch_shape
+from pyg_direct.kernels.join import join_part, note_totals
+from pyg_direct.kernels.launch import NO_SPAN, Span
+from pyg_direct.memory import MappedArray
+from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
 
 # Bounds the memory of the lists that a weighted draw keeps, 16 bytes an entry.
 MAX_LIST_ENTRIES = 1 << 22
@@ -64,6 +67,36 @@ class CpuStages:
             edges.draw.edges_place, edges.column.numpy(), edges.source.numpy(),
             edges.edge.numpy(),
         )  # fmt: skip
+
+    def join_levels(self, levels: list[Level]) -> Tensor:
+        """Put levels one after another: nodes, and a second row of their trees if they have any."""
+        nodes = [level.node for level in levels]
+        trees = [level.tree for level in levels if level.tree is not None]
+        return _concatenate([nodes, trees] if trees else [nodes])
+
+    def join_edges(
+        self, hops: list[HopEdges | None], num_arrays: int, totals: Tensor, first: int
+    ) -> Tensor:
+        """Put the edges of a relation one after another: rows of source, column and id.
+
+        Parameters
+        ----------
+        hops : list of HopEdges or None
+            Of one relation.
+        num_arrays : int
+            3 with ids, else 2.
+        totals : int64 tensor
+            See ``pyg_direct.sampler.hops``.
+        first : int
+            Where in ``totals`` the relation's numbers of edges begin.
+        """
+        edges = [each for each in hops if each is not None]
+        arrays = [[e.source for e in edges], [e.column for e in edges], [e.edge for e in edges]]
+        return _concatenate(arrays[:num_arrays])
+
+    def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
+        """Write the totals where the host reads them."""
+        noted.cpu_view().copy_(totals)
 
 
 class CudaStages:
@@ -148,5 +181,54 @@ class CudaStages:
             edges.column, edges.source, edges.edge, stream=self.stream,
         )  # fmt: skip
 
+    def join_levels(self, levels: list[Level]) -> Tensor:
+        """Put levels one after another, as ``CpuStages`` does; the end is beyond the last one."""
+        num_arrays = 1 if levels[0].tree is None else 2
+        out = _rows(num_arrays, sum(level.bound for level in levels), levels[0].node)
+        for level in levels:
+            tree = level.node if level.tree is None else level.tree
+            arrays = level.node, tree, tree
+            self._join(level.totals, -1, level.place, level.bound, arrays, out)
+        return out
+
+    def join_edges(
+        self, hops: list[HopEdges | None], num_arrays: int, totals: Tensor, first: int
+    ) -> Tensor:
+        """Put edges one after another, as ``CpuStages`` does; the end is beyond the last one."""
+        edges = [each for each in hops if each is not None]
+        out = _rows(num_arrays, sum(each.bound for each in edges), totals)
+        for each in edges:
+            arrays = each.source, each.column, each.edge
+            self._join(totals, first, each.draw.edges_place, each.bound, arrays, out)
+        return out
+
+    def _join(
+        self, totals: Tensor, first: int, place: int, bound: int, arrays: tuple[Tensor, ...],
+        out: Tensor,
+    ) -> None:  # fmt: skip
+        if bound > 0:
+            join_part(
+                *launch_shape(bound), totals, first, place, bound, *arrays, out.shape[0], out,
+                out.shape[1], stream=self.stream,
+            )  # fmt: skip
+
+    def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
+        """Write the totals where the host reads them, once the stream has come so far."""
+        span = Span(noted.device_address, noted.num_bytes)
+        note_totals(1, THREADS_PER_BLOCK, totals, totals.numel(), span, stream=self.stream)
+
 
 Stages = CpuStages | CudaStages
+
+
+def _rows(num_rows: int, length: int, like: Tensor) -> Tensor:
+    return torch.empty((num_rows, length), dtype=torch.int64, device=like.device)
+
+
+def _concatenate(arrays: list[list[Tensor]]) -> Tensor:
+    """Return a row for each array, of its parts one after another, on the CPU."""
+    out = _rows(len(arrays), sum(part.numel() for part in arrays[0]), NO_IDS)
+    for row, parts in zip(out, arrays, strict=True):
+        if parts:
+            torch.cat(parts, out=row)
+    return out

@@ -1,11 +1,13 @@
 """A device on which batches are made: the placed topology, and what is kept between batches."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_direct.memory.streams import bind_to_stream
 from pyg_direct.sampler.capture import CaptureCache, CaptureKey
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.graph import SamplerGraph
@@ -58,11 +60,13 @@ class Workplace:
         draw: Draw,
         is_disjoint: bool,
         is_induced: bool,
+        carried: Tensor | None = None,
     ) -> Callable[[], Sampled]:
         """Start a batch, on a GPU on the current stream, and return what waits for its sizes.
 
-        What is returned is to be called once, with the same stream current. The next batch should
-        start after that: until then it cannot be repeated by the same CUDA graph.
+        What is returned is to be called once, with any stream current, to which the batch then
+        belongs. The next batch should start after that: until then it cannot be repeated by the
+        same CUDA graph.
 
         Parameters
         ----------
@@ -78,6 +82,8 @@ class Workplace:
             Every seed has a tree of its own.
         is_induced : bool
             Return all edges between the sampled nodes.
+        carried : integer tensor, optional
+            Comes back on the device as ``Sampled.carried``, int64.
         """
         first_trees = _first_trees(seeds) if is_disjoint else None
         layout = BatchLayout(
@@ -88,9 +94,10 @@ class Workplace:
             num_hops=max((len(hops) for hops in fanouts.values()), default=0),
             num_relations=len(self._relations),
             is_ranked=not isinstance(self._stages(), CpuStages) and not is_disjoint,
+            num_carried=None if carried is None else carried.numel(),
         )
-        words = layout.pack(key, seeds)
-        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+        words = layout.pack(key, seeds, carried)
+        with self._on_device():
             if self._captures is None or is_disjoint or is_induced:
                 return self._start(layout, words, fanouts, draw, first_trees, is_induced)
             return self._repeat(self._captures, layout, words, fanouts, draw)
@@ -108,7 +115,7 @@ class Workplace:
             fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
             method=draw.method,
             edge_form=draw.edge_form,
-            stream=torch.cuda.current_stream(self._device).cuda_stream,
+            stream=torch.cuda.current_stream(self._device.index).cuda_stream,
         )
         captured = captures.find(
             capture_key,
@@ -122,7 +129,7 @@ class Workplace:
         sampler.launch(layout, words.to(self._device, non_blocking=True))
         if not sampler.has_waited:
             captures.note(capture_key)
-        return sampler.collect
+        return bind_to_stream(sampler.collect)
 
     def _start(
         self,
@@ -145,7 +152,7 @@ class Workplace:
                     self._spare_maps[kind].append(each.close())
             return sampled
 
-        return collect
+        return bind_to_stream(collect)
 
     def _make_sampler(
         self,
@@ -162,7 +169,12 @@ class Workplace:
     def _stages(self) -> Stages:
         if self._device.type == "cpu":
             return CpuStages()
-        return CudaStages(torch.cuda.current_stream(self._device).cuda_stream)
+        return CudaStages(torch.cuda.current_stream(self._device.index).cuda_stream)
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        index = self._device.index
+        is_current = index is None or torch.cuda.current_device() == index
+        return nullcontext() if is_current else torch.cuda.device(index)
 
     def _nodes(
         self, stages: Stages, num_levels: int, first_trees: dict[NodeType, int] | None

@@ -1,10 +1,9 @@
 import pytest
 import torch
-from torch_geometric.data import HeteroData
 
 from pyg_direct import NeighborLoader, from_data
-from pyg_direct.loader.stages import StreamPairs, keep_for
-from tests.loader.graphs import make_data, make_hetero_data
+from pyg_direct.loader.stages import StreamPairs
+from tests.loader.graphs import make_data
 
 
 @pytest.mark.parametrize("depth", [0, 2])
@@ -81,45 +80,6 @@ def test_stats_where_all_rows_are_hot(device):
     (stats,) = loader.stats()
     assert stats.hit_share == 1.0
     assert stats.host_bytes == 0
-
-
-class _Kept:
-    def __init__(self, **values):
-        vars(self).update(values)
-
-
-def _spy(monkeypatch):
-    kept = []
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, _: kept.append(id(tensor)))
-    return kept
-
-
-def test_keep_for_finds_every_tensor(monkeypatch):
-    a, b, c, d = (torch.zeros(1) for _ in range(4))
-    kept = _spy(monkeypatch)
-
-    keep_for(_Kept(node={"x": a}, metadata=(b, None, [c]), num=[1, 2], deep=_Kept(d=d)), None)
-
-    assert kept == [id(a), id(b), id(c), id(d)]
-
-
-@pytest.mark.parametrize("make", [make_data, make_hetero_data])
-def test_keep_for_finds_every_tensor_of_a_batch(monkeypatch, make):
-    data = make()
-    input_nodes = "paper" if isinstance(data, HeteroData) else None
-    batch = next(iter(NeighborLoader(from_data(data, "cpu"), [4], input_nodes, batch_size=8)))
-    expected = {
-        id(value)
-        for store in batch.stores
-        for value in store.values()
-        if isinstance(value, torch.Tensor)
-    }
-    kept = _spy(monkeypatch)
-
-    keep_for(batch, None)
-
-    assert set(kept) == expected
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch_geometric.data import HeteroData
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
@@ -199,6 +200,27 @@ class TestNumberedIndex:
         epochs.begin()
         assert [index.number for index in batches] == [3 << 32, (3 << 32) + 1]
         assert len(batches) == 2
+
+    @pytest.mark.parametrize("is_seeded", [False, True])
+    @pytest.mark.parametrize(
+        "options", [{}, {"num_samples": 25}, {"replacement": True}, None], ids=str
+    )
+    def test_the_order_is_that_of_torchs_samplers(self, options, is_seeded):
+        def positions(as_lists):
+            torch.manual_seed(3)
+            generator = torch.Generator().manual_seed(4) if is_seeded else None
+            order = (
+                SequentialSampler(range(10))
+                if options is None
+                else RandomSampler(range(10), generator=generator, **options)
+            )
+            batches = BatchSampler(order, batch_size=4, drop_last=False)
+            if as_lists:
+                return list(batches), torch.rand(1)
+            numbered = [index.positions.tolist() for index in NumberedBatches(batches, Epochs())]
+            return numbered, torch.rand(1)
+
+        assert positions(False) == positions(True)
 
     def test_positions_leave_an_index_as_it_is(self):
         positions, index = Positions(4), NumberedIndex([1], 2)

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from pyg_direct.sampler.layout import BatchLayout
@@ -5,13 +6,17 @@ from pyg_direct.sampler.layout import BatchLayout
 
 def test_unpack_returns_what_was_packed():
     layout = BatchLayout(
-        num_seeds=(("a", 4), ("b", 0), ("c", 2)), num_hops=2, num_relations=3, is_ranked=True
-    )
+        num_seeds=(("a", 4), ("b", 0), ("c", 2)), num_hops=2, num_relations=3, is_ranked=True,
+        num_carried=2,
+    )  # fmt: skip
     seeds = {"c": torch.tensor([9, 8]), "a": torch.tensor([5, 3, 5, 1])}
 
-    key, totals, unpacked = layout.unpack(layout.pack(77, seeds))
+    words = layout.pack(77, seeds, torch.tensor([6, 0], dtype=torch.int32))
+    key, totals, unpacked, carried = layout.unpack(words)
 
+    assert words.numel() == layout.num_words
     assert key.tolist() == [77]
+    assert carried.tolist() == [6, 0]
     assert totals.numel() == layout.num_totals == 3 * 4 + 3 * 2
     assert totals.nonzero().view(-1).tolist() == [1, 9]
     assert totals[[1, 9]].tolist() == [4, 2]
@@ -29,3 +34,18 @@ def test_pack_without_ranks_holds_seeds_alone():
 
     assert words[-3:].tolist() == [2, 2, 0]
     assert words.numel() == 1 + layout.num_totals + 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 64])
+@pytest.mark.parametrize("highest", [1, 5, 1 << 40])
+def test_ranks_of_many_seeds(size, highest):
+    ids = torch.randint(highest, (size,))
+    layout = BatchLayout(num_seeds=((None, size),), num_hops=1, num_relations=1, is_ranked=True)
+
+    _, _, seeds, _ = layout.unpack(layout.pack(1, {None: ids}))
+
+    unique = ids.unique().tolist()
+    first = [ids.tolist().index(each) for each in unique]
+    padding = size - len(unique)
+    assert seeds[None].unique.tolist() == unique + unique[-1:] * padding
+    assert seeds[None].first.tolist() == first + first[-1:] * padding

@@ -1,0 +1,108 @@
+"""CUDA streams: make one current, and hand tensors from one to another."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data.data import BaseData
+
+
+class StreamTurn:
+    """A context in which a stream and its device are current, to enter again and again.
+
+    It does what ``torch.cuda.stream`` does, in a third of the time: loaders enter several a batch.
+    One thread at a time may be in it, once.
+
+    Parameters
+    ----------
+    device : torch.device
+        A CUDA device.
+    stream : torch.cuda.Stream, optional
+        Of the device; None leaves the device's stream as it is.
+    name : str
+        What profilers call the work that is launched inside.
+    """
+
+    def __init__(
+        self, device: torch.device, stream: torch.cuda.Stream | None = None, *, name: str
+    ) -> None:
+        self._index, self._name = device.index, name
+        self._given = stream
+
+    def __enter__(self) -> torch.cuda.Stream:
+        """Return the stream."""
+        torch.cuda.nvtx.range_push(self._name)
+        self._last_index = torch.cuda.current_device()
+        self._last = torch.cuda.current_stream(self._index)
+        stream = self._given or self._last
+        torch.cuda.set_stream(stream)
+        return stream
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        torch.cuda.set_stream(self._last)
+        if self._last_index != self._index:
+            torch.cuda.set_device(self._last_index)
+        torch.cuda.nvtx.range_pop()
+
+
+def bind_to_stream(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function to call with any stream current, which runs on the one that is so now.
+
+    Parameters
+    ----------
+    function : callable
+        What it returns is handed to the stream that is current at the call; see ``keep_for``. A
+        process that does not use CUDA gets the function as it is.
+    """
+    if not torch.cuda.is_initialized():
+        return function
+    home = torch.cuda.current_stream()
+
+    def call() -> Any:
+        current = torch.cuda.current_stream(home.device_index)
+        if current == home:
+            return function()
+        with torch.cuda.stream(home):
+            values = function()
+        current.wait_stream(home)
+        keep_for(values, current)
+        return values
+
+    return call
+
+
+def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
+    """Keep the allocator from reusing memory of CUDA tensors until a stream has come so far.
+
+    Parameters
+    ----------
+    values : object
+        Tensors in dictionaries, lists, tuples, PyG's graphs, or objects with attributes.
+    stream : torch.cuda.Stream
+        Which uses them, and did not make them.
+    """
+    if values is None or isinstance(values, int | float | str):
+        return
+    if isinstance(values, Tensor):
+        if values.is_cuda:
+            values.record_stream(stream)
+    elif isinstance(values, BaseData):
+        for storage in values.stores:
+            keep_for(storage.to_dict(), stream)
+    elif isinstance(values, dict):
+        for value in values.values():
+            keep_for(value, stream)
+    elif isinstance(values, list | tuple):
+        for value in values:
+            keep_for(value, stream)
+    elif hasattr(values, "__slots__"):
+        keep_for([getattr(values, name, None) for name in values.__slots__], stream)
+    elif hasattr(values, "__dict__"):
+        keep_for(vars(values), stream)
