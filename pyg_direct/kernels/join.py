@@ -1,5 +1,7 @@
 """Put the parts of a batch one after another on the GPU, before the host knows their sizes.
 
+And move a few words between host and device where a copy would take the host longer to ask for.
+
 Shape legend: ``K`` bound of a part's size, ``J`` bound of all parts together, ``A`` arrays.
 """
 
@@ -35,14 +37,14 @@ def _join_part_kernel(totals, first, place, bound, a, b, c, num_arrays, out, row
             out[2 * row_length + start + item] = c[item]
 
 
-def _note_totals_kernel(totals, num_totals, noted):
-    """Write ``totals`` to host memory, where the host can read them when the stream has passed."""
-    for item in range(cuda.grid(1), num_totals, cuda.gridDim.x * cuda.blockDim.x):
-        noted[item] = totals[item]
+def _copy_words_kernel(source, num_words, target):
+    """Copy words; either side may be mapped host memory."""
+    for item in range(cuda.grid(1), num_words, cuda.gridDim.x * cuda.blockDim.x):
+        target[item] = source[item]
 
 
 join_part = CudaKernel(
     _join_part_kernel, np.int64, None, None, None, np.int64, np.int64, np.int64, None, np.int64,
     None,
 )  # fmt: skip
-note_totals = CudaKernel(_note_totals_kernel, np.int64, None, np.int64)
+copy_words = CudaKernel(_copy_words_kernel, np.int64, None, np.int64)

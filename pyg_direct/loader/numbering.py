@@ -169,7 +169,7 @@ class SampleBatch:
             if isinstance(self._sampler, DirectNeighborSampler):
                 options["batch"] = index.number
             index = index.positions
-        inputs = self._inputs[index]
+        inputs = _take(self._inputs, index)
         if isinstance(inputs, EdgeSamplerInput):
             out = self._sampler.sample_from_edges(inputs, self._neg_sampling, **options)
         elif _has_halves(self._sampler):
@@ -177,6 +177,15 @@ class SampleBatch:
         else:
             out = self._sampler.sample_from_nodes(inputs, **options)
         return bind_to_stream(lambda: out)
+
+
+def _take(inputs: Any, index: Any) -> Any:
+    """Return the inputs at positions, as indexing them would, sooner for nodes without times."""
+    if type(inputs) is not NodeSamplerInput or not isinstance(index, Tensor):
+        return inputs[index]
+    if inputs.input_id is not None or inputs.time is not None:
+        return inputs[index]
+    return NodeSamplerInput(index, inputs.node.index_select(0, index), None, inputs.input_type)
 
 
 def _has_halves(sampler: BaseSampler) -> bool:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels.join import note_totals
+from pyg_direct.kernels.dispatch import launch_shape
+from pyg_direct.kernels.join import copy_words
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.layout import BatchLayout
-from pyg_direct.sampler.relation import EdgeType
+from pyg_direct.sampler.relation import EdgeType, NodeType
 
 # Each keeps the memory of a batch, with bounds for sizes.
 MAX_CAPTURED = 2
@@ -61,36 +62,42 @@ class CapturedBatches:
     def __init__(
         self, layout: BatchLayout, make_sampler: Callable[[], HopSampler], device: torch.device
     ) -> None:
-        self._words = torch.zeros(layout.num_words, dtype=torch.int64, device=device)
-        self._noted = MappedArray.empty((layout.num_totals,), torch.int64)
-        self._index = device.index
+        # What the graph reads, and where it notes the totals.
+        self._host = MappedArray.empty((layout.num_words,), torch.int64)
+        self._layout, self._packed, self._index = layout, self._host.cpu_view(), device.index
+        self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
+        self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When a batch is made, and when its copies are.
         self._made, self._copied = torch.cuda.Event(blocking=True), torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
         self._lock = threading.Lock()
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-        # A capture may neither register memory nor load a kernel; launches so far did not use it.
-        noted = Span(self._noted.device_address, 0)
-        note_totals(1, 1, self._words, 0, noted, stream=current.cuda_stream)
+        # A capture may neither register memory nor load a kernel, and nothing has used these yet.
+        packed, noted = (Span(each.device_address, 0) for each in (self._host, self._noted))
+        copy_words(1, 1, packed, 0, noted, stream=current.cuda_stream)
         side.wait_stream(current)
         with torch.cuda.stream(side), _no_collection():
             # Other threads may go on using the GPU meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
+                shape = launch_shape(layout.num_words)
+                copy_words(*shape, packed, layout.num_words, self._words, stream=side.cuda_stream)
                 self._sampler = make_sampler()
                 self._sampler.launch(layout, self._words, noted=self._noted)
             finally:
                 self._graph.capture_end()
         current.wait_stream(side)
 
-    def start(self, words: Tensor) -> "RepeatedBatch | None":
-        """Start the batch of a packed array on the current stream.
+    def start(
+        self, key: int, seeds: dict[NodeType, Tensor], carried: Tensor | None
+    ) -> "RepeatedBatch | None":
+        """Start a batch of the layout on the current stream.
 
         Parameters
         ----------
-        words : int64 tensor
-            On the CPU; see ``BatchLayout.pack``.
+        key, seeds, carried
+            See ``BatchLayout.pack``.
 
         Returns
         -------
@@ -101,14 +108,23 @@ class CapturedBatches:
             last = self._repeated()
             if last is not None and not last.is_collected:
                 return None
-            repeated = RepeatedBatch(self._sampler, self._made, self._copied)
+            repeated = RepeatedBatch(self)
             self._repeated = weakref.ref(repeated)
         stream = torch.cuda.current_stream(self._index)
+        # The copies of the batch before may still read the memory.
         stream.wait_event(self._copied)
-        self._words.copy_(words, non_blocking=True)
+        # A batch that was dropped may not have read the host's words yet.
+        self._made.synchronize()
+        self._layout.pack(key, seeds, carried, out=self._packed)
         self._graph.replay()
         self._made.record(stream)
         return repeated
+
+    def _collect(self) -> Sampled:
+        self._made.synchronize()
+        sampled = self._sampler.collect()
+        self._copied.record(torch.cuda.current_stream(self._index))
+        return sampled
 
 
 class RepeatedBatch:
@@ -116,26 +132,19 @@ class RepeatedBatch:
 
     Parameters
     ----------
-    sampler : HopSampler
-        The one that was captured.
-    made, copied : torch.cuda.Event
-        The first is recorded behind the batch, the second behind the copies of ``collect``.
+    batches : CapturedBatches
+        The graph.
     """
 
-    def __init__(
-        self, sampler: HopSampler, made: torch.cuda.Event, copied: torch.cuda.Event
-    ) -> None:
-        self._sampler, self._made, self._copied = sampler, made, copied
-        self.is_collected = False
+    def __init__(self, batches: CapturedBatches) -> None:
+        self._batches, self.is_collected = batches, False
 
     def collect(self) -> Sampled:
         """Wait for the batch and return copies, made on the current stream, whichever it is.
 
         The memory is free for the next one, which waits for the copies on the GPU.
         """
-        self._made.synchronize()
-        sampled = self._sampler.collect()
-        self._copied.record(torch.cuda.current_stream())
+        sampled = self._batches._collect()
         self.is_collected = True
         return sampled
 

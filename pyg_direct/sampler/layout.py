@@ -73,7 +73,12 @@ class BatchLayout:
         return 1 + self.num_totals + copies * num_seeds + (self.num_carried or 0)
 
     def pack(
-        self, key: int, seeds: dict[NodeType, Tensor], carried: Tensor | None = None
+        self,
+        key: int,
+        seeds: dict[NodeType, Tensor],
+        carried: Tensor | None = None,
+        *,
+        out: Tensor | None = None,
     ) -> Tensor:
         """Return the array of a batch, on the CPU.
 
@@ -85,9 +90,13 @@ class BatchLayout:
             On the CPU; a type that is missing has none.
         carried : integer tensor, shape (num_carried,), optional
             What comes along.
+        out : int64 tensor, shape (num_words,), optional
+            On the CPU; overwritten and returned.
         """
-        words = np.zeros(self.num_words, np.int64)
-        words[0], start = key, 1 + self.num_totals
+        out = torch.empty(self.num_words, dtype=torch.int64) if out is None else out
+        words: IdArray = out.numpy()
+        start = 1 + self.num_totals
+        words[0], words[1:start] = key, 0
         for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
             if size > 0:
                 words[1 + place + 1] = size
@@ -98,7 +107,7 @@ class BatchLayout:
                 start = stop
         if carried is not None:
             words[start:] = carried.detach().cpu().numpy()
-        return torch.from_numpy(words)
+        return out
 
     def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
         """Return views of the key, the totals, the seeds of each type, and what was carried.

@@ -19,7 +19,8 @@ def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
     """
     if kind not in graph.num_nodes:
         raise ValueError(f"input_type is {kind!r}, expected one of {list(graph.num_nodes)}")
-    ids = ids.detach().cpu().reshape(-1).long().contiguous()
+    if ids.dtype != torch.int64 or ids.dim() != 1 or not ids.is_cpu or not ids.is_contiguous():
+        ids = ids.detach().cpu().reshape(-1).long().contiguous()
     size = graph.num_nodes[kind]
     values = ids.numpy()
     lowest, highest = (int(values.min()), int(values.max())) if len(values) else (0, -1)

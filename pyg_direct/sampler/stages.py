@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
 from pyg_direct.kernels.dispatch import THREADS_PER_BLOCK, launch_shape
-from pyg_direct.kernels.join import join_part, note_totals
+from pyg_direct.kernels.join import copy_words, join_part
 from pyg_direct.kernels.launch import NO_SPAN, Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
@@ -214,8 +214,8 @@ class CudaStages:
 
     def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
         """Write the totals where the host reads them, once the stream has come so far."""
-        span = Span(noted.device_address, noted.num_bytes)
-        note_totals(1, THREADS_PER_BLOCK, totals, totals.numel(), span, stream=self.stream)
+        target = Span(noted.device_address, noted.num_bytes)
+        copy_words(1, THREADS_PER_BLOCK, totals, totals.numel(), target, stream=self.stream)
 
 
 Stages = CpuStages | CudaStages

@@ -50,6 +50,8 @@ class Workplace:
         self._relations = place_relations(graph.relations, device, topology)
         self._spare_maps: dict[NodeType, list[CpuMap]] = {kind: [] for kind in graph.num_nodes}
         self._captures = CaptureCache() if is_captured and device.type == "cuda" else None
+        self._is_exact = self._stages().is_exact
+        self._known_fanouts: tuple[dict[EdgeType, list[int]], Any] = {}, ()
 
     def start(
         self,
@@ -93,26 +95,26 @@ class Workplace:
             ),
             num_hops=max((len(hops) for hops in fanouts.values()), default=0),
             num_relations=len(self._relations),
-            is_ranked=not isinstance(self._stages(), CpuStages) and not is_disjoint,
+            is_ranked=not self._is_exact and not is_disjoint,
             num_carried=None if carried is None else carried.numel(),
         )
-        words = layout.pack(key, seeds, carried)
         with self._on_device():
             if self._captures is None or is_disjoint or is_induced:
+                words = layout.pack(key, seeds, carried)
                 return self._start(layout, words, fanouts, draw, first_trees, is_induced)
-            return self._repeat(self._captures, layout, words, fanouts, draw)
+            return self._repeat(self._captures, layout, (key, seeds, carried), fanouts, draw)
 
     def _repeat(
         self,
         captures: CaptureCache,
         layout: BatchLayout,
-        words: Tensor,
+        contents: tuple[int, dict[NodeType, Tensor], Tensor | None],
         fanouts: dict[EdgeType, list[int]],
         draw: Draw,
     ) -> Callable[[], Sampled]:
         capture_key = CaptureKey(
             layout=layout,
-            fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
+            fanouts=self._as_key(fanouts),
             method=draw.method,
             edge_form=draw.edge_form,
             stream=torch.cuda.current_stream(self._device.index).cuda_stream,
@@ -122,14 +124,23 @@ class Workplace:
             lambda: self._make_sampler(layout, fanouts, draw, None)[0],
             self._device,
         )
-        repeated = None if captured is None else captured.start(words)
+        repeated = None if captured is None else captured.start(*contents)
         if repeated is not None:
             return repeated.collect
         sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)
-        sampler.launch(layout, words.to(self._device, non_blocking=True))
+        sampler.launch(layout, layout.pack(*contents).to(self._device, non_blocking=True))
         if not sampler.has_waited:
             captures.note(capture_key)
         return bind_to_stream(sampler.collect)
+
+    def _as_key(self, fanouts: dict[EdgeType, list[int]]) -> Any:
+        """Return fan-outs that can be hashed; batch after batch has the same dictionary."""
+        if self._known_fanouts[0] is not fanouts:
+            self._known_fanouts = (
+                fanouts,
+                tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
+            )
+        return self._known_fanouts[1]
 
     def _start(
         self,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import MAX_ARRAYS, join_part, note_totals
+from pyg_direct.kernels.join import MAX_ARRAYS, copy_words, join_part
 
 SIZES = [5, 0, 300, 1]
 BOUNDS = [8, 3, 300, 64]
@@ -47,10 +47,10 @@ def test_a_part_never_leaves_its_bound(kernel_memory):
     assert out.tolist() == [[0, 1, 2, 3, -1, -1]]
 
 
-def test_note_totals(kernel_memory):
-    totals, noted = np.arange(700), np.zeros(700, np.int64)
+def test_copy_words(kernel_memory):
+    source, target = np.arange(700), np.zeros(701, np.int64)
 
-    with kernel_memory(totals, noted) as (on_totals, on_noted):
-        note_totals(1, 2, on_totals, 700, on_noted)
+    with kernel_memory(source, target) as (on_source, on_target):
+        copy_words(1, 2, on_source, 700, on_target)
 
-    assert noted.tolist() == totals.tolist()
+    assert target.tolist() == [*range(700), 0]
