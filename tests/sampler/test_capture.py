@@ -104,6 +104,45 @@ def test_threads_on_streams_of_their_own():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["uniform", "disjoint", "induced"])
+def test_batches_started_on_one_stream_and_finished_on_another(mode):
+    data, options = make_data(400, 4000), {"seed": 3, **MODES[mode]}
+    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", **options)
+    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", **options)
+    one, other = torch.cuda.Stream(), torch.cuda.Stream()
+    results = []
+
+    for batch in range(12):
+        with torch.cuda.stream(one):
+            finish = on_gpu.start_from_nodes(_inputs(batch, None), batch=batch)
+        with torch.cuda.stream(other):
+            # What the next batch does must wait for these copies.
+            torch.cuda._sleep(2_000_000)
+            out = finish()
+            results.append((batch, out, out.node * 2))
+        del finish
+
+    other.synchronize()
+    for batch, out, doubled in results:
+        expected = on_cpu.sample_from_nodes(_inputs(batch, None), batch=batch)
+        assert_same(expected, out)
+        assert torch.equal(doubled.cpu(), expected.node * 2)
+
+
+@pytest.mark.gpu
+def test_batches_that_nobody_finishes():
+    data = make_data(400, 4000)
+    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
+    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+
+    for batch in range(20):
+        finish = on_gpu.start_from_nodes(_inputs(batch, None), batch=batch)
+        if batch % 3 == 2:
+            expected = on_cpu.sample_from_nodes(_inputs(batch, None), batch=batch)
+            assert_same(expected, finish())
+
+
+@pytest.mark.gpu
 def test_without_cuda_graph():
     sampler = DirectNeighborSampler(make_data(), [2], device="cuda", cuda_graph=False)
 
