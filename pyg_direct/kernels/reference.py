@@ -21,3 +21,11 @@ def gather_tiers(table: Array, index: Array, out: Array, *, hot: Array, slots: A
     """Write ``table[index]`` to ``out``, a row with a slot from ``hot``."""
     for place, row in enumerate(index):
         out[place] = hot[slots[row]] if slots[row] >= 0 else table[row]
+
+
+def partition_ids(index: Array, shift: int, num_buckets: int, ids: Array, places: Array) -> None:
+    """Write ids in order of their buckets of ``2**shift`` rows, and where each stood."""
+    places[...] = np.clip(index.astype(np.int64) >> shift, 0, num_buckets - 1).argsort(
+        kind="stable"
+    )
+    ids[...] = index[places]

@@ -16,8 +16,8 @@ from pyg_direct.kernels.gather import (
 from pyg_direct.kernels.launch import Span
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
-from pyg_direct.tables.notes import notes_of, on_device
-from pyg_direct.tables.plan import INDEX_SELECT, SORTED, GatherPlan, plan_gather
+from pyg_direct.tables.notes import StreamNotes, notes_of, on_device
+from pyg_direct.tables.plan import INDEX_SELECT, PARTITIONED, SORTED, GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 from pyg_direct.tables.words import as_bytes, as_integers
@@ -146,24 +146,34 @@ class HostTable(Table):
             is_trusted=is_checked,
             max_sms=request.max_sms,
         )
-        places = None
-        if plan.way == SORTED:
-            if not is_checked:
-                request.check(self.name, self.num_rows)
-                is_checked = True
-            ids, places = request.in_order(self.device, self.num_rows)
-        elif plan.way == INDEX_SELECT:
+        if plan.way == INDEX_SELECT:
             alias = self._selectable_alias()
             torch.index_select(alias, 0, request.ids(self.device), out=out.view(alias.dtype))
             return
-        else:
-            ids = request.ids(self.device)
-        stream = torch.cuda.current_stream(self.device)
-        notes = notes_of(self.device, stream.cuda_stream)
-        self._launch_gather(ids, out, notes.launch(plan, stream.cuda_stream), places)
+        if plan.way == SORTED and not is_checked:
+            # A sort of 32 bits would make right ids of wrong ones.
+            request.check(self.name, self.num_rows)
+            is_checked = True
+        stream = torch.cuda.current_stream(self.device.index)
+        handle = stream.cuda_stream
+        notes = notes_of(self.device, handle)
+        ids, places = self._in_order_of(plan, request, notes, handle)
+        self._launch_gather(ids, out, notes.launch(plan, handle), places)
         if not is_checked:
             stream.synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
+
+    def _in_order_of(
+        self, plan: GatherPlan, request: Request, notes: StreamNotes, stream: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the ids in the order in which a plan reads them, and where each stands."""
+        if plan.way == SORTED:
+            return request.in_order(self.device, self.num_rows)
+        if plan.way == PARTITIONED:
+            return request.by_address(
+                self.device, lambda ids: notes.partition(ids, self.num_rows, stream)
+            )
+        return request.ids(self.device), None
 
     def _launch_gather(
         self, ids: Tensor, out: Tensor, launch: GatherLaunch, places: Tensor | None
@@ -196,14 +206,13 @@ class HostTable(Table):
     def _scatter_cuda(self, index: Tensor, rows: Tensor) -> None:
         # Every row is written to host memory, whatever has a copy elsewhere.
         plan = self._plan(index.numel(), 1.0)
-        places = None
-        if plan.way == SORTED:
-            index, places = torch.sort(index)
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        launch = notes_of(self.device, stream).launch(plan, stream)
+        stream = torch.cuda.current_stream(self.device.index).cuda_stream
+        notes = notes_of(self.device, stream)
+        ids, places = self._in_order_of(plan, Request(index), notes, stream)
         scatter_rows(
-            self._device_span(), index, rows, row_bytes=self.row_bytes, launch=launch, places=places
-        )
+            self._device_span(), ids, rows, row_bytes=self.row_bytes,
+            launch=notes.launch(plan, stream), places=places,
+        )  # fmt: skip
 
     def _numpy_bytes(self) -> np.ndarray[Any, Any]:
         return as_bytes(self._array.cpu_view()).numpy()

@@ -4,8 +4,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from pyg_direct.kernels.launch import Span
+from pyg_direct.kernels.partition import MAX_BUCKETS, num_blocks, partition_ids
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.tables.plan import GatherPlan
@@ -16,7 +18,7 @@ NO_ID = -(2**63)
 
 
 class StreamNotes:
-    """Tickets in device memory, and a word in host memory where a kernel notes a wrong id.
+    """Tickets and counts in device memory, and a word of the host's where kernels note wrong ids.
 
     Parameters
     ----------
@@ -26,6 +28,7 @@ class StreamNotes:
 
     def __init__(self, device: torch.device) -> None:
         self._tickets = torch.zeros(2, dtype=torch.int64, device=device)
+        self._counts = torch.zeros(MAX_BUCKETS + 1, dtype=torch.int64, device=device)
         self._wrong = MappedArray.empty((1,), torch.int64)
         self._wrong.cpu_view().fill_(NO_ID)
         self._spans = Span(self._tickets.data_ptr(), 16), Span(self._wrong.device_address, 8)
@@ -35,6 +38,27 @@ class StreamNotes:
         return GatherLaunch(
             *self._spans, plan.rows_per_ticket, plan.num_warps, plan.max_blocks, stream
         )
+
+    def partition(self, ids: Tensor, num_rows: int, stream: int) -> tuple[Tensor, Tensor]:
+        """Return ids in order of address, roughly, and where each stands, on the stream of these.
+
+        Parameters
+        ----------
+        ids : int32 or int64 tensor, shape (N,)
+            On the device; one or more, less than ``2**31``.
+        num_rows : int
+            Below which ids should lie.
+        stream : int
+            Its CUDA handle.
+        """
+        partitioned = torch.empty_like(ids)
+        places = torch.empty(ids.numel(), dtype=torch.int64, device=ids.device)
+        shape = num_blocks(ids.numel()), MAX_BUCKETS
+        firsts = torch.empty(shape, dtype=torch.int32, device=ids.device)
+        partition_ids(
+            ids, num_rows, partitioned, places, counts=self._counts, firsts=firsts, stream=stream
+        )
+        return partitioned, places
 
     def raise_if_wrong(self, name: str, num_rows: int) -> None:
         """Raise for the id that a kernel noted; the stream must have passed it.

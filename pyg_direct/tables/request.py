@@ -3,6 +3,7 @@
 Shape legend: ``R`` rows of a table, ``N`` requested rows.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -54,6 +55,7 @@ class Request:
         self.is_distinct, self.max_sms = is_distinct, max_sms
         self._ids: dict[torch.device, Tensor] = {}
         self._sorted: tuple[Tensor, Tensor] | None = None
+        self._partitioned: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return self.index.numel()
@@ -90,6 +92,23 @@ class Request:
             dtype = torch.int32 if num_rows <= 2**31 else torch.int64
             self._sorted = torch.sort(self.index.to(device, dtype))
         return self._sorted
+
+    def by_address(
+        self, device: torch.device, partition: Callable[[Tensor], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the ids roughly in order, and where each stands in the request.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where both are.
+        partition : callable
+            Makes both of ``ids(device)``, if nobody asked before; ids that somebody had sorted are
+            good enough.
+        """
+        if self._partitioned is None:
+            self._partitioned = self._sorted or partition(self.ids(device))
+        return self._partitioned
 
     def check(self, name: str, num_rows: int) -> None:
         """Refuse ids outside ``[0, R)``.

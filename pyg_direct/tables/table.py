@@ -6,6 +6,7 @@ Assumption: rows are bytes; a table moves them and never looks inside.
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class Table(ABC):
         """``R``."""
         return self.shape[0]
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes a row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize

@@ -19,6 +19,7 @@ from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
 from pyg_direct.tables.notes import notes_of, on_device
+from pyg_direct.tables.plan import MANY_HITS_SHARE
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
@@ -116,7 +117,7 @@ class TieredTable(HostTable):
             Each once, in any order, on any device. None at all is fine.
         host_share : float, optional
             Expected share of the rows of a request that are not hot, for plans. By default the
-            share of the rows of the table.
+            share of the rows of the table, but at most a half: hot rows are chosen to be hit.
 
         Raises
         ------
@@ -181,10 +182,10 @@ class TieredTable(HostTable):
             slots = torch.full((self.num_rows,), -1, dtype=torch.int32, device=self.device)
             slots[ids] = torch.arange(ids.numel(), dtype=torch.int32, device=self.device)
         if host_share is None:
-            host_share = 1 - ids.numel() / self.num_rows
+            host_share = min(MANY_HITS_SHARE, 1 - ids.numel() / self.num_rows)
         if self.device.type == "cuda":
             # Whatever stream gathers next finds the copies complete.
-            torch.cuda.current_stream(self.device).synchronize()
+            torch.cuda.current_stream(self.device.index).synchronize()
         ignored = torch.zeros(1, dtype=torch.int64, device=self.device)
         host_share = min(MOST_HOST_SHARE, max(LEAST_HOST_SHARE, host_share))
         # The ids are kept for ``refresh`` alone, so not where memory is scarce.
@@ -268,7 +269,7 @@ class TieredTable(HostTable):
         hot.index_copy_(0, slots[places].long(), words[places])
 
     def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
-        stream = torch.cuda.current_stream(self.device).cuda_stream
+        stream = torch.cuda.current_stream(self.device.index).cuda_stream
         plan = self._plan(slots.numel(), LEAST_HOST_SHARE)
         launch = notes_of(self.device, stream).launch(plan, stream)
         # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-MODULES = ["sample", "weighted", "relabel", "join", "gather", "tiers", "multiply"]
+MODULES = ["sample", "weighted", "relabel", "join", "partition", "gather", "tiers", "multiply"]
 
 # Numba asks the GPU for its architecture when a kernel calls a function; here a name stands for it.
 PROGRAM = """
@@ -27,6 +27,9 @@ kernels = [value for value in values if isinstance(value, CudaKernel)]
 families = [value for value in values if hasattr(value, "cache_info")]
 if sys.argv[1] in ("gather", "tiers"):
     kernels += [family(pieces, 8) for family in families for pieces in (1, 2, 4)]
+if sys.argv[1] == "partition":
+    from pyg_direct.kernels.partition import _kernels
+    kernels += [kernel for id_bytes in (4, 8) for kernel in _kernels(id_bytes)]
 if sys.argv[1] == "multiply":
     from pyg_direct.kernels.multiply import NUMBER_TYPES, _multiply_csr_kernel
     cases = [(2, number, is_full) for number in NUMBER_TYPES for is_full in (False, True)]

@@ -17,6 +17,22 @@ def test_in_order_and_bounds(device, dtype):
     assert request.in_order(device, 10)[1] is places
 
 
+def test_by_address_asks_once_and_takes_what_is_sorted():
+    request, asked = Request(torch.tensor([5, 3], dtype=torch.int32)), []
+
+    def partition(ids):
+        asked.append(ids.tolist())
+        return ids, torch.arange(2)
+
+    first = request.by_address(torch.device("cpu"), partition)
+    assert request.by_address(torch.device("cpu"), partition) is first
+    assert asked == [[5, 3]]
+    in_order = Request(torch.tensor([5, 3]))
+    ids, places = in_order.in_order(torch.device("cpu"), 10)
+    assert in_order.by_address(torch.device("cpu"), partition) == (ids, places)
+    assert asked == [[5, 3]]
+
+
 def test_in_order_of_large_ids():
     request = Request(torch.tensor([2**40, 3, 2**33]))
 

@@ -191,9 +191,9 @@ def test_plan_gather_with_few_misses():
 
     none, most = plan_gather(**sizes), plan_gather(**sizes, host_share=0.1)
 
-    assert most.unsorted_s < none.unsorted_s
-    assert plan_gather(**sizes, is_sorted=True).max_blocks == 33
-    assert plan_gather(**sizes, is_sorted=True, host_share=0.1).max_blocks == 132
+    assert most.unordered_s < none.unordered_s
+    in_order = [plan_gather(**sizes, is_sorted=True, host_share=share) for share in (1.0, 0.1)]
+    assert in_order[0].num_warps < in_order[1].num_warps
     few = sizes | {"num_ids": 100}
     assert (plan_gather(**few).way, plan_gather(**few, host_share=0.5).way) == (
         "index_select",
