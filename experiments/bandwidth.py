@@ -2,8 +2,8 @@
 
 GB/s are 10^9 payload bytes a second, counted from shapes; ``of_memcpy`` is the share of what one
 ``cudaMemcpy`` of 1 GiB from pinned memory reaches in the same run (on the CPU: a copy in memory).
-Ids are uniform at random and not sorted, and every repeat has ids of its own, so that no cache
-holds the rows already; a sort is part of the time of a method that sorts.
+Ids are uniform at random and not sorted, and every repeat of every method has ids of its own, so
+that no cache holds the rows already; a sort is part of the time of a method that sorts.
 """
 
 import time
@@ -12,7 +12,6 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,8 +58,8 @@ def run(
     repeats : int
         Timed runs of each; the median counts.
     fresh_ids : bool
-        Whether every repeat has ids of its own; the same ids again find translations and, on the
-        CPU, rows in the caches.
+        Whether every repeat of every method has ids of its own; the same ids again find
+        translations and, on the CPU, rows in the caches.
     picture : bool
         Draw ``bandwidth.png`` into the folder of the job.
     device : str or None
@@ -86,9 +85,15 @@ def run(
         for count in num_ids:
             if count * size > max_payload_gib * 2**30:
                 continue
-            seeds = [seed + each * fresh_ids for each in range(repeats + 1)]
-            indices = [_ids(num_rows, count, each).to(place) for each in seeds]
-            for row in _measure(ways, chosen, indices):
+            generator = torch.Generator(place).manual_seed(seed)
+            draws = [
+                [
+                    torch.randint(num_rows, (count,), generator=generator, device=place)
+                    for _ in range(repeats + 1 if fresh_ids else 1)
+                ]
+                for _ in (chosen if fresh_ids else chosen[:1])
+            ]
+            for row in _measure(ways, chosen, draws, repeats):
                 row |= {"table_gib": gib, "max_sms": limit, "memcpy_gb_per_s": ceiling}
                 row["of_memcpy"] = row["gb_per_s"] / ceiling
                 rows.append(row)
@@ -152,11 +157,14 @@ def host_us(ways: GatherMethods, index: Tensor, calls: int = 200) -> float:
 
 
 def _measure(
-    ways: GatherMethods, methods: list[str], indices: list[Tensor]
+    ways: GatherMethods, methods: list[str], draws: list[list[Tensor]], repeats: int
 ) -> Iterator[dict[str, Any]]:
-    index = indices[0]
-    payload = index.numel() * ways.table.row_bytes
-    for name in methods:
+    """Measure methods; ``draws`` has ids for the repeats of each, or of the first for all."""
+    for place, name in enumerate(methods):
+        indices = draws[place % len(draws)]
+        indices = indices * (repeats + 1) if len(indices) == 1 else indices
+        index = indices[0]
+        payload = index.numel() * ways.table.row_bytes
         gathers = [ways.prepare(name, each) for each in indices]
         _check_rows(name, ways.rows, index, gathers[0]())
         times = timed(gathers, ways.device)
@@ -201,10 +209,6 @@ def _fill(num_bytes: int) -> Tensor:
     for number, piece in enumerate(memory.split(PIECE_BYTES // WORD_BYTES)):
         torch.add(pattern[: piece.numel()], number * 7919, out=piece)
     return memory.view(torch.uint8)
-
-
-def _ids(num_rows: int, num_ids: int, seed: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).integers(0, num_rows, num_ids))
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -12,33 +12,28 @@ import math
 from dataclasses import dataclass
 
 LINK_BYTES_PER_S = 51e9
-# What it costs to bring ids in order: launches and passes of torch's sort, and its rate; and those
-# of a partition by address, which counts on ids that do not repeat.
-SORT_S, SORTED_IDS_PER_S = 85e-6, 12e9
-PARTITION_S, PARTITIONED_IDS_PER_S = 50e-6, 40e9
-# Translations a second, of ids in order and of ids at random in tables of 1, 8 and 32 GiB.
-ORDERED_MISSES_PER_S = 45e6
-RANDOM_MISSES_PER_S = ((2**30, 110e6), (2**33, 38e6), (2**35, 29e6))
-TRANSLATED_BYTES = 2**16
+# What it costs to bring ids in order, launches included: torch's sort, or a partition by address.
+SORT_S, PARTITION_S, ORDERED_IDS_PER_S = 130e-6, 75e-6, 40e9
+# Of so many bytes each needs a translation. So many a second are made in tables of 1, 8 and 32 GiB:
+# for rows in order, for rows at random.
+TRANSLATED_BYTES = 2**15
+TRANSLATIONS_PER_S = ((2**30, 160e6, 110e6), (2**33, 90e6, 38e6), (2**35, 50e6, 29e6))
 # So few ids are gone before a kernel of ours is launched.
 FEWEST_IDS = 1_536
 WARPS_PER_BLOCK = 32
 # So many warps for each multiprocessor of the GPU saturate the link, or the translations, with rows
-# in order that are so long at most; longer ones that lie far apart take more. Rows further apart
-# than that meet translations that are further apart: fewer in flight, the more of them hit.
-WARPS_PER_SM, FAR_WARPS_PER_SM = 4, 2
-FAR_BYTES, WARP_BYTES = 2**18, 512
-# A ticket is so many bytes of rows, or one row where they lie so far apart that none shares a
-# translation.
-TICKET_BYTES = 2_048
+# in order that are so long at most; longer ones take more.
+WARPS_PER_SM, WARP_BYTES = 4, 512
+# Fewer read rows that are so far apart in so large a table: the less is in flight, the more hits.
+FAR_WARPS_PER_SM, FAR_BYTES, LARGE_BYTES = 2, 2**18, 2**34
+# A ticket is so many bytes of rows, or one row where they are further apart than this.
+TICKET_BYTES, NEAR_BYTES = 2_048, 2**16
 # A warp that reads on the device has no row on the bus, so a request of which more than half stands
 # there takes warps in inverse proportion to the share that does not. Too many cost little, too few
 # three times the time.
 MANY_HITS_SHARE = 0.5
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
-# Of ids that repeat more than this, equal ones should be neighbours.
-DISTINCT_SHARE = 0.9
 
 INDEX_SELECT, AS_REQUESTED, ON_DEVICE = "index_select", "as requested", "on device"
 SORTED, PARTITIONED = "sorted", "partitioned"
@@ -132,15 +127,15 @@ def plan_gather(
         return GatherPlan(ON_DEVICE, 0, 0, 0, 0.0, 0.0)
     table_bytes, num_read = row_bytes * num_rows, num_ids * host_share
     transfer_s = num_read * row_bytes / LINK_BYTES_PER_S
-    unordered_s = max(transfer_s, num_read / _random_misses_per_s(table_bytes))
-    distinct = _distinct(num_ids, num_rows)
-    touched = min(num_read, table_bytes / TRANSLATED_BYTES)
-    ordered_s = max(transfer_s * distinct, touched / ORDERED_MISSES_PER_S)
-    order = PARTITIONED if distinct >= DISTINCT_SHARE else SORTED
-    if not is_sorted and order == PARTITIONED:
-        ordered_s += PARTITION_S + num_ids / PARTITIONED_IDS_PER_S
-    elif not is_sorted:
-        ordered_s += SORT_S + num_ids / SORTED_IDS_PER_S
+    ordered_per_s, unordered_per_s = _translations_per_s(table_bytes)
+    unordered_s = max(transfer_s, num_read / unordered_per_s)
+    translated_s = _distinct(num_read, table_bytes / TRANSLATED_BYTES) / ordered_per_s
+    # Where equal ids are neighbours they cross the bus once.
+    once_s = max(_distinct(num_read, num_rows) / num_read * transfer_s, translated_s)
+    ordered_s, order = min(
+        (once_s + SORT_S, SORTED), (max(transfer_s, translated_s) + PARTITION_S, PARTITIONED)
+    )
+    ordered_s = once_s if is_sorted else ordered_s + num_ids / ORDERED_IDS_PER_S
     if is_sorted or unordered_s <= ordered_s:
         way = AS_REQUESTED
         is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
@@ -154,33 +149,33 @@ def plan_gather(
     max_blocks, spacing = min(num_sms, max_sms or num_sms), table_bytes / num_read
     num_warps = WARPS_PER_BLOCK * num_sms
     if is_sorted or way == order:
-        num_warps = num_sms * _warps_per_sm(row_bytes, spacing, host_share)
+        num_warps = num_sms * _warps_per_sm(row_bytes, table_bytes, spacing, host_share)
     num_warps = min(num_warps, WARPS_PER_BLOCK * max_blocks)
-    rows_per_ticket = max(1, TICKET_BYTES // row_bytes) if spacing <= TRANSLATED_BYTES else 1
+    rows_per_ticket = max(1, TICKET_BYTES // row_bytes) if spacing <= NEAR_BYTES else 1
     if order == SORTED:
-        # Equal ids that one warp reads one after the other cross the bus once.
+        # Equal ids cross the bus once if one warp reads them, one after the other.
         rows_per_ticket *= 4
     rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
     num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
     return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, ordered_s, unordered_s)
 
 
-def _warps_per_sm(row_bytes: int, spacing: float, host_share: float) -> int:
+def _warps_per_sm(row_bytes: int, table_bytes: float, spacing: float, host_share: float) -> int:
     """Return the warps that read rows in order best, so many bytes apart, for each SM there is."""
-    warps = FAR_WARPS_PER_SM if spacing > FAR_BYTES else WARPS_PER_SM
-    warps *= -(-row_bytes // WARP_BYTES)
+    is_far = spacing > FAR_BYTES and table_bytes > LARGE_BYTES
+    warps = (FAR_WARPS_PER_SM if is_far else WARPS_PER_SM) * -(-row_bytes // WARP_BYTES)
     return math.ceil(warps / host_share) if host_share <= MANY_HITS_SHARE else warps
 
 
-def _distinct(num_ids: int, num_rows: int) -> float:
-    """Estimate the share of distinct ids among ids at random."""
-    repeats = num_ids / num_rows
-    return 1.0 if repeats < 1e-2 else (1 - (1 - 1 / num_rows) ** num_ids) / repeats
+def _distinct(num_drawn: float, num_places: float) -> float:
+    """Estimate how many places are drawn at least once, when they are drawn at random."""
+    return -math.expm1(-num_drawn / num_places) * num_places
 
 
-def _random_misses_per_s(table_bytes: int) -> float:
-    (_, rate), *larger = RANDOM_MISSES_PER_S
-    for at_bytes, slower in larger:
+def _translations_per_s(table_bytes: int) -> tuple[float, float]:
+    """Return the rates for rows in order, and at random."""
+    (_, *rates), *larger = TRANSLATIONS_PER_S
+    for at_bytes, *slower in larger:
         if table_bytes >= at_bytes * 0.6:
-            rate = slower
-    return rate
+            rates = slower
+    return rates[0], rates[1]
