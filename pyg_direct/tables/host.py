@@ -1,6 +1,6 @@
 """A table whose rows stay in host memory; a GPU reads them in place."""
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,10 @@ from pyg_direct.tables.plan import INDEX_SELECT, PARTITIONED, SORTED, GatherPlan
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 from pyg_direct.tables.words import as_bytes, as_integers
+
+# Of a number of ids, a plan sees the leading bits.
+PLANNED_BITS = 6
+_plan_once = lru_cache(maxsize=4096)(plan_gather)
 
 
 class HostTable(Table):
@@ -108,17 +112,15 @@ class HostTable(Table):
         is_trusted: bool = False,
         max_sms: int | None = None,
     ) -> GatherPlan:
-        limits = [limit for limit in (self.max_sms, max_sms) if limit is not None]
-        return plan_gather(
-            row_bytes=self.row_bytes,
-            num_ids=num_ids,
-            num_rows=self.num_rows,
-            num_sms=_num_sms(self.device),
-            max_sms=min(limits, default=None),
-            is_sorted=is_sorted,
-            is_trusted=is_trusted,
-            host_share=host_share,
-        )
+        if self.max_sms is not None:
+            max_sms = self.max_sms if max_sms is None else min(max_sms, self.max_sms)
+        # Requests of about the same size have one plan, which is then at hand.
+        rounding = max(0, num_ids.bit_length() - PLANNED_BITS)
+        return _plan_once(
+            row_bytes=self.row_bytes, num_ids=num_ids >> rounding << rounding,
+            num_rows=self.num_rows, num_sms=_num_sms(self.device), max_sms=max_sms,
+            is_sorted=is_sorted, is_trusted=is_trusted, host_share=host_share,
+        )  # fmt: skip
 
     def _host_share(self) -> float:
         """Return the expected share of requested rows that stand in host memory."""
