@@ -230,8 +230,8 @@ class CudaStages:
 def sms_beside_a_model(device: torch.device) -> int | None:
     """Return how many multiprocessors a gather should take while a model runs; None on the CPU.
 
-    A quarter of them fetches nearly as fast as all (experiments/results/2026-11-30-gather-sms). A
-    block of a gather leaves the model nothing of its multiprocessor.
+    A quarter of them fetches nearly as fast as all (experiments/results/2026-12-01-gather-sms), and
+    leaves the others to the model alone.
     """
     if device.type == "cpu":
         return None
