@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from pyg_direct.kernels.launch import CudaKernel, Span, span_of
+from pyg_direct.kernels.launch import CudaKernel, Span, address_of, span_of
 from pyg_direct.kernels.ticket import LANES_PER_WARP, MAX_WARPS_PER_BLOCK
 
 LINE_BYTES = 128
@@ -125,9 +125,9 @@ def launch_walk(
     *more
         Arguments of the kernel behind those that every walk has.
     """
-    table, rows, num_ids = span_of(table), span_of(rows), len(index)
+    table, num_ids = span_of(table), index.shape[0]
     shift = table.address % LINE_BYTES
-    walk = row_walk(row_bytes, shift, rows.address % WORD_BYTES)
+    walk = row_walk(row_bytes, shift, address_of(rows) % WORD_BYTES)
     # The walk counts words from a line, and its last word may end behind the last row.
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
     warps_per_block = -(-launch.num_warps // launch.max_blocks)

@@ -28,9 +28,9 @@ WARPS_PER_SM, WARP_BYTES = 4, 512
 FAR_WARPS_PER_SM, FAR_BYTES, LARGE_BYTES = 2, 2**18, 2**34
 # A ticket is so many bytes of rows, or one row where they are further apart than this.
 TICKET_BYTES, NEAR_BYTES = 2_048, 2**16
-# A warp that reads on the device has no row on the bus, so a request of which more than half stands
-# there takes warps in inverse proportion to the share that does not. Too many cost little, too few
-# three times the time.
+# A warp that reads on the device has no row on the bus: a request of which some rows stand there
+# takes all warps, which cost little. But where rows are far apart it takes few, and more only if at
+# least half stand on the device: in inverse proportion to the share that does not.
 MANY_HITS_SHARE = 0.5
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
@@ -163,6 +163,8 @@ def plan_gather(
 def _warps_per_sm(row_bytes: int, table_bytes: float, spacing: float, host_share: float) -> int:
     """Return the warps that read rows in order best, so many bytes apart, for each SM there is."""
     is_far = spacing > FAR_BYTES and table_bytes > LARGE_BYTES
+    if host_share < 1 and not is_far:
+        return WARPS_PER_BLOCK
     warps = (FAR_WARPS_PER_SM if is_far else WARPS_PER_SM) * -(-row_bytes // WARP_BYTES)
     return math.ceil(warps / host_share) if host_share <= MANY_HITS_SHARE else warps
 

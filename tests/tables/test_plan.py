@@ -76,11 +76,17 @@ def test_a_limit_gathers_the_same_warps_on_fewer_multiprocessors():
 @pytest.mark.parametrize("num_ids", [81_120, 1_000_000])
 def test_the_fewer_misses_the_more_warps(num_ids, host_share):
     """A row on the device takes a warp 3.4 us, and holds nobody up on the bus."""
-    base = plan(512, num_ids, 53 * GIB, is_sorted=True)
     tiers = plan(512, num_ids, 53 * GIB, is_sorted=True, host_share=host_share)
 
-    assert tiers.num_warps >= min(132 * 32, base.num_warps / host_share / 2)
+    assert tiers.num_warps >= min(132 * 32, 2 * 132 / host_share)
     assert tiers.max_blocks == 132
+
+
+@pytest.mark.parametrize("host_share", [0.01, 0.56, 0.97])
+def test_rows_close_together_of_which_some_are_hot_take_every_warp(host_share):
+    assert (
+        plan(512, 1_000_000, 8 * GIB, is_sorted=True, host_share=host_share).num_warps == 132 * 32
+    )
 
 
 @pytest.mark.parametrize("host_share", [0.56, 0.97, 1.0])
