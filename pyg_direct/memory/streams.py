@@ -102,7 +102,6 @@ def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
     elif isinstance(values, list | tuple):
         for value in values:
             keep_for(value, stream)
-    elif hasattr(values, "__slots__"):
-        keep_for([getattr(values, name, None) for name in values.__slots__], stream)
-    elif hasattr(values, "__dict__"):
-        keep_for(vars(values), stream)
+    else:
+        keep_for(getattr(values, "__dict__", None), stream)
+        keep_for([getattr(values, name, None) for name in getattr(values, "__slots__", ())], stream)

@@ -1,5 +1,7 @@
 """Streams take turns, and what one made is kept for another."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch_geometric.data import HeteroData
@@ -14,6 +16,15 @@ class _Kept:
         vars(self).update(values)
 
 
+@dataclass(slots=True)
+class _Slots:
+    e: torch.Tensor
+
+
+class _Both(_Slots):
+    pass
+
+
 def _spy(monkeypatch):
     kept = []
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
@@ -22,12 +33,14 @@ def _spy(monkeypatch):
 
 
 def test_keep_for_finds_every_tensor(monkeypatch):
-    a, b, c, d = (torch.zeros(1) for _ in range(4))
-    kept = _spy(monkeypatch)
+    a, b, c, d, e, f = (torch.zeros(1) for _ in range(6))
+    kept, both = _spy(monkeypatch), _Both(e)
+    both.f = f
 
-    keep_for(_Kept(node={"x": a}, metadata=(b, None, [c]), num=[1, 2], deep=_Kept(d=d)), None)
+    values = _Kept(node={"x": a}, metadata=(b, None, [c]), num=[1, 2, "text"], deep=_Kept(d=d))
+    keep_for([values, both, torch.float32, len], None)
 
-    assert kept == [id(a), id(b), id(c), id(d)]
+    assert sorted(kept) == sorted(id(each) for each in (a, b, c, d, e, f))
 
 
 @pytest.mark.parametrize("make", [make_data, make_hetero_data])
