@@ -213,7 +213,8 @@ class CudaStages:
         if self._streams is not None:
             stream.wait_event(product.gathered)
             keep_for(product.batch, stream)
-        batch = self._work.finish(product.batch)
+        with torch.cuda.nvtx.range("pyg_direct transform"):
+            batch = self._work.finish(product.batch)
         self._record.add_batch(product.count, product.gathered)
         self._handed_over = _event(stream)
         if self._released is not None:
