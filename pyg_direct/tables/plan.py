@@ -126,16 +126,8 @@ def plan_gather(
     if host_share == 0:
         return GatherPlan(ON_DEVICE, 0, 0, 0, 0.0, 0.0)
     table_bytes, num_read = row_bytes * num_rows, num_ids * host_share
-    transfer_s = num_read * row_bytes / LINK_BYTES_PER_S
-    ordered_per_s, unordered_per_s = _translations_per_s(table_bytes)
-    unordered_s = max(transfer_s, num_read / unordered_per_s)
-    translated_s = _distinct(num_read, table_bytes / TRANSLATED_BYTES) / ordered_per_s
-    # Where equal ids are neighbours they cross the bus once.
-    once_s = max(_distinct(num_read, num_rows) / num_read * transfer_s, translated_s)
-    ordered_s, order = min(
-        (once_s + SORT_S, SORTED), (max(transfer_s, translated_s) + PARTITION_S, PARTITIONED)
-    )
-    ordered_s = once_s if is_sorted else ordered_s + num_ids / ORDERED_IDS_PER_S
+    unordered_s, sorted_s, (ordered_s, order) = _estimate(row_bytes, num_read, num_rows)
+    ordered_s = sorted_s if is_sorted else ordered_s + num_ids / ORDERED_IDS_PER_S
     if is_sorted or unordered_s <= ordered_s:
         way = AS_REQUESTED
         is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
@@ -158,6 +150,31 @@ def plan_gather(
     rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
     num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
     return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, ordered_s, unordered_s)
+
+
+def _estimate(
+    row_bytes: int, num_read: float, num_rows: int
+) -> tuple[float, float, tuple[float, str]]:
+    """Estimate the seconds of a request.
+
+    Returns
+    -------
+    unordered_s, sorted_s : float
+        As it comes, and of ids that are in order already.
+    ordered_s, order : float, str
+        With the cheaper way to bring ids in order, and which that is.
+    """
+    table_bytes, transfer_s = row_bytes * num_rows, num_read * row_bytes / LINK_BYTES_PER_S
+    ordered_per_s, unordered_per_s = _translations_per_s(table_bytes)
+    translated_s = _distinct(num_read, table_bytes / TRANSLATED_BYTES) / ordered_per_s
+    # Where equal ids are neighbours they cross the bus once.
+    sorted_s = max(_distinct(num_read, num_rows) / num_read * transfer_s, translated_s)
+    partitioned_s = max(transfer_s, translated_s)
+    return (
+        max(transfer_s, num_read / unordered_per_s),
+        sorted_s,
+        min((sorted_s + SORT_S, SORTED), (partitioned_s + PARTITION_S, PARTITIONED)),
+    )
 
 
 def _warps_per_sm(row_bytes: int, table_bytes: float, spacing: float, host_share: float) -> int:
