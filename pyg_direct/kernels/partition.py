@@ -18,7 +18,7 @@ from pyg_direct.kernels.atomic import add_to_word
 from pyg_direct.kernels.launch import CudaKernel
 
 # Each takes four bytes of a block's shared memory. A table of 32 GiB has windows of 8 MiB.
-MAX_BUCKETS = 4_096
+MAX_BUCKETS = 64 if IS_SIMULATOR else 4_096
 THREADS_PER_BLOCK = 4 if IS_SIMULATOR else 1_024
 IDS_PER_BLOCK, MAX_BLOCKS = 64 if IS_SIMULATOR else 2_048, 128
 BUCKETS_PER_THREAD = MAX_BUCKETS // THREADS_PER_BLOCK

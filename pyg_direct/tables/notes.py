@@ -1,5 +1,6 @@
 """What the kernels of one stream leave for the next kernel, and for the host."""
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -29,6 +30,7 @@ class StreamNotes:
     def __init__(self, device: torch.device) -> None:
         self._tickets = torch.zeros(2, dtype=torch.int64, device=device)
         self._counts = torch.zeros(MAX_BUCKETS + 1, dtype=torch.int64, device=device)
+        self._lock = threading.Lock()
         self._wrong = MappedArray.empty((1,), torch.int64)
         self._wrong.cpu_view().fill_(NO_ID)
         self._spans = Span(self._tickets.data_ptr(), 16), Span(self._wrong.device_address, 8)
@@ -55,9 +57,12 @@ class StreamNotes:
         places = torch.empty(ids.numel(), dtype=torch.int64, device=ids.device)
         shape = num_blocks(ids.numel()), MAX_BUCKETS
         firsts = torch.empty(shape, dtype=torch.int32, device=ids.device)
-        partition_ids(
-            ids, num_rows, partitioned, places, counts=self._counts, firsts=firsts, stream=stream
-        )
+        # Threads may share the stream, and the counts are those of two launches.
+        with self._lock:
+            partition_ids(
+                ids, num_rows, partitioned, places, counts=self._counts, firsts=firsts,
+                stream=stream,
+            )  # fmt: skip
         return partitioned, places
 
     def raise_if_wrong(self, name: str, num_rows: int) -> None:

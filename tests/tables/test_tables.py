@@ -1,4 +1,5 @@
 import resource
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -161,3 +162,28 @@ def test_host_table_costs_no_second_copy():
     torch.cuda.synchronize()
     grown_bytes = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert grown_bytes < 0.02 * 2**33
+
+
+@pytest.mark.gpu
+def test_threads_that_share_a_stream():
+    x = torch.randint(1 << 30, (200_000, 16), dtype=torch.int32)
+    table = HostTable(MappedArray(x), torch.device("cuda", 0))
+    plan = replace(table.plan(20_000), way=PARTITIONED)
+    table._plan = lambda *_, **__: plan
+    wrong = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(50):
+            index = torch.randint(200_000, (20_000,), generator=generator)
+            rows = table.gather(Request(index.cuda(), is_trusted=True))
+            if not rows.cpu().equal(x[index]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
