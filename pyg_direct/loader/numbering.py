@@ -181,9 +181,9 @@ class SampleBatch:
 
 def _take(inputs: Any, index: Any) -> Any:
     """Return the inputs at positions, as indexing them would, sooner for nodes without times."""
-    if type(inputs) is not NodeSamplerInput or not isinstance(index, Tensor):
-        return inputs[index]
-    if inputs.input_id is not None or inputs.time is not None:
+    is_index = isinstance(index, Tensor) and index.dtype == torch.int64 and index.dim() == 1
+    is_plain = type(inputs) is NodeSamplerInput and inputs.input_id is None and inputs.time is None
+    if not (is_index and is_plain):
         return inputs[index]
     return NodeSamplerInput(index, inputs.node.index_select(0, index), None, inputs.input_type)
 

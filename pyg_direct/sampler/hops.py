@@ -208,11 +208,9 @@ class HopSampler:
 
     def _cut(self, rows: Tensor, size: int) -> Tensor:
         """Return the first columns; on a GPU a copy, for others will use the memory."""
-        return (
-            rows
-            if self._stages.is_exact
-            else rows[:, :size].clone(memory_format=torch.contiguous_format)
-        )
+        if self._stages.is_exact:
+            return rows
+        return rows[:, :size].clone(memory_format=torch.contiguous_format)
 
     def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:
         levels = [frontier.get(kind) for frontier in self._frontiers]

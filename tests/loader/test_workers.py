@@ -11,9 +11,16 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch_geometric.data import HeteroData
+from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_direct import DirectNeighborSampler, LinkNeighborLoader, NeighborLoader, from_data
-from pyg_direct.loader.numbering import Epochs, NumberedBatches, NumberedIndex, Positions
+from pyg_direct.loader.numbering import (
+    Epochs,
+    NumberedBatches,
+    NumberedIndex,
+    Positions,
+    _take,
+)
 from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 
 
@@ -221,6 +228,23 @@ class TestNumberedIndex:
             return numbered, torch.rand(1)
 
         assert positions(False) == positions(True)
+
+    @pytest.mark.parametrize("options", [{}, {"input_id": True}, {"time": True}], ids=str)
+    @pytest.mark.parametrize(
+        "index", [torch.tensor([3, 1, 3]), [3, 1], torch.tensor([], dtype=torch.int64)], ids=str
+    )
+    def test_inputs_are_taken_as_pyg_takes_them(self, options, index):
+        columns = {name: torch.arange(5) * 7 for name in options}
+        inputs = NodeSamplerInput(
+            columns.get("input_id"), torch.arange(5) * 3, columns.get("time"), "paper"
+        )
+
+        taken, expected = _take(inputs, index), inputs[index]
+
+        assert taken.input_type == "paper"
+        for name in ("input_id", "node", "time"):
+            ours, theirs = getattr(taken, name), getattr(expected, name)
+            assert ours is theirs is None or ours.equal(theirs)
 
     def test_positions_leave_an_index_as_it_is(self):
         positions, index = Positions(4), NumberedIndex([1], 2)
