@@ -14,6 +14,8 @@ from dataclasses import dataclass
 LINK_BYTES_PER_S = 51e9
 # What it costs to bring ids in order, launches included: torch's sort, or a partition by address.
 SORT_S, PARTITION_S, ORDERED_IDS_PER_S = 130e-6, 75e-6, 40e9
+# A partition counts in 32 bits.
+MOST_PARTITIONED = 2**31 - 1
 # Of so many bytes each needs a translation. So many a second are made in tables of 1, 8 and 32 GiB:
 # for rows in order, for rows at random.
 TRANSLATED_BYTES = 2**15
@@ -127,6 +129,8 @@ def plan_gather(
         return GatherPlan(ON_DEVICE, 0, 0, 0, 0.0, 0.0)
     table_bytes, num_read = row_bytes * num_rows, num_ids * host_share
     unordered_s, sorted_s, (ordered_s, order) = _estimate(row_bytes, num_read, num_rows)
+    if num_ids > MOST_PARTITIONED:
+        ordered_s, order = sorted_s + SORT_S, SORTED
     ordered_s = sorted_s if is_sorted else ordered_s + num_ids / ORDERED_IDS_PER_S
     if is_sorted or unordered_s <= ordered_s:
         way = AS_REQUESTED

@@ -57,6 +57,12 @@ def test_rows_of_odd_words_are_read_by_our_kernel():
     assert plan(4096, 50_000, 8 * GIB).way == INDEX_SELECT
 
 
+def test_more_ids_than_32_bits_count_are_sorted():
+    ways = [plan(64, num_ids, 2**50).way for num_ids in (2**31 - 1, 2**31)]
+
+    assert ways == [PARTITIONED, SORTED]
+
+
 def test_the_further_rows_are_apart_the_fewer_warps_read_them():
     dense, sparse = plan(128, 500_000, 2 * GIB), plan(128, 10**5, 8 * GIB)
     far = plan(128, 10**5, 32 * GIB)
