@@ -8,6 +8,7 @@ that no cache holds the rows already; a sort is part of the time of a method tha
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from statistics import median
 from typing import Any
@@ -86,14 +87,12 @@ def run(
             if count * size > max_payload_gib * 2**30:
                 continue
             generator = torch.Generator(place).manual_seed(seed)
-            draws = [
-                [
-                    torch.randint(num_rows, (count,), generator=generator, device=place)
-                    for _ in range(repeats + 1 if fresh_ids else 1)
-                ]
-                for _ in (chosen if fresh_ids else chosen[:1])
-            ]
-            for row in _measure(ways, chosen, draws, repeats):
+            draw = partial(torch.randint, num_rows, (count,), generator=generator, device=place)
+            if fresh_ids:
+                draws = [[draw() for _ in range(repeats + 1)] for _ in chosen]
+            else:
+                draws = [[draw()] * (repeats + 1)] * len(chosen)
+            for row in _measure(ways, chosen, draws):
                 row |= {"table_gib": gib, "max_sms": limit, "memcpy_gb_per_s": ceiling}
                 row["of_memcpy"] = row["gb_per_s"] / ceiling
                 rows.append(row)
@@ -157,12 +156,10 @@ def host_us(ways: GatherMethods, index: Tensor, calls: int = 200) -> float:
 
 
 def _measure(
-    ways: GatherMethods, methods: list[str], draws: list[list[Tensor]], repeats: int
+    ways: GatherMethods, methods: list[str], draws: list[list[Tensor]]
 ) -> Iterator[dict[str, Any]]:
-    """Measure methods; ``draws`` has ids for the repeats of each, or of the first for all."""
-    for place, name in enumerate(methods):
-        indices = draws[place % len(draws)]
-        indices = indices * (repeats + 1) if len(indices) == 1 else indices
+    """Measure each method on ids of its own, the first of which warm up."""
+    for name, indices in zip(methods, draws, strict=True):
         index = indices[0]
         payload = index.numel() * ways.table.row_bytes
         gathers = [ways.prepare(name, each) for each in indices]

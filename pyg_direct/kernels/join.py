@@ -2,7 +2,7 @@
 
 And move a few words between host and device where a copy would take the host longer to ask for.
 
-Shape legend: ``K`` bound of a part's size, ``J`` bound of all parts together, ``A`` arrays.
+Shape legend: ``K`` bound of a part's size, ``J`` bound of all parts together, ``A`` arrays, 1 to 3.
 """
 
 import numpy as np
@@ -15,8 +15,9 @@ MAX_ARRAYS = 3
 
 
 def _join_part_kernel(totals, first, place, bound, a, b, c, num_arrays, out, row_length):
-    """Copy the part of one hop to its place in the rows of ``out``.
+    """Copy the part of one hop to its place in the rows of ``out``, shape (A, J).
 
+    The first A of ``a``, ``b`` and ``c``, shape (K,) each, are copied, as far as the part goes.
     Where ``first`` is negative, ``totals`` holds at ``place`` where the part begins, and behind it
     where it ends; otherwise it holds the sizes of the parts from ``first`` on.
     """
@@ -28,8 +29,7 @@ def _join_part_kernel(totals, first, place, bound, a, b, c, num_arrays, out, row
             start += totals[earlier]
     else:
         size = totals[place + 1] - start
-    step = cuda.gridDim.x * cuda.blockDim.x
-    for item in range(cuda.grid(1), min(bound, size), step):
+    for item in range(cuda.grid(1), min(bound, size), cuda.gridsize(1)):
         out[start + item] = a[item]
         if num_arrays > 1:
             out[row_length + start + item] = b[item]
@@ -38,8 +38,8 @@ def _join_part_kernel(totals, first, place, bound, a, b, c, num_arrays, out, row
 
 
 def _copy_words_kernel(source, num_words, target):
-    """Copy words; either side may be mapped host memory."""
-    for item in range(cuda.grid(1), num_words, cuda.gridDim.x * cuda.blockDim.x):
+    """Copy words, shape (num_words,); either side may be mapped host memory."""
+    for item in range(cuda.grid(1), num_words, cuda.gridsize(1)):
         target[item] = source[item]
 
 

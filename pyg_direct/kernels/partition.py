@@ -4,7 +4,7 @@ Rows that are read at about the same time should lie within the reach of transla
 some megabytes; in what order rows of one window are read costs nothing. So ids are not sorted: they
 go to buckets of neighbouring rows, which stand in order. Two launches, the first of which counts.
 
-Shape legend: ``N`` ids, ``K`` buckets, ``B`` blocks.
+Shape legend: ``N`` ids.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ BUCKETS_PER_THREAD = MAX_BUCKETS // THREADS_PER_BLOCK
 
 
 def num_blocks(num_ids: int) -> int:
-    """Return how many blocks partition so many ids: ``B``."""
+    """Return how many blocks partition so many ids."""
     return min(MAX_BLOCKS, -(-num_ids // IDS_PER_BLOCK))
 
 
@@ -65,6 +65,14 @@ def partition_ids(
 
 
 @cuda.jit(device=True)
+def piece_of_block(num_ids):
+    """Return where this thread begins in the ids of its block, and where the block's ids end."""
+    size = -(-num_ids // cuda.gridDim.x)
+    first = cuda.blockIdx.x * size
+    return first + cuda.threadIdx.x, min(first + size, num_ids)
+
+
+@cuda.jit(device=True)
 def bucket_of(id_, shift):
     """Return the bucket of an id, of a wrong one too."""
     return min(max(np.int64(id_) >> shift, 0), MAX_BUCKETS - 1)
@@ -94,10 +102,8 @@ def _kernels(id_bytes: int) -> tuple[CudaKernel, CudaKernel]:
         for bucket in range(thread, MAX_BUCKETS, THREADS_PER_BLOCK):
             counted[bucket] = 0
         cuda.syncthreads()
-        size = -(-num_ids // cuda.gridDim.x)
-        for item in range(
-            block * size + thread, min((block + 1) * size, num_ids), THREADS_PER_BLOCK
-        ):
+        first, stop = piece_of_block(num_ids)
+        for item in range(first, stop, THREADS_PER_BLOCK):
             cuda.atomic.add(counted, bucket_of(index[item], shift), 1)
         cuda.syncthreads()
         for bucket in range(thread, MAX_BUCKETS, THREADS_PER_BLOCK):
@@ -122,10 +128,8 @@ def _kernels(id_bytes: int) -> tuple[CudaKernel, CudaKernel]:
         cuda.syncthreads()
         if thread == 0:
             is_last[0] = add_to_word(counts, MAX_BUCKETS, 1) == cuda.gridDim.x - 1
-        size = -(-num_ids // cuda.gridDim.x)
-        for item in range(
-            block * size + thread, min((block + 1) * size, num_ids), THREADS_PER_BLOCK
-        ):
+        first, stop = piece_of_block(num_ids)
+        for item in range(first, stop, THREADS_PER_BLOCK):
             place = cuda.atomic.add(next_place, bucket_of(index[item], shift), 1)
             ids[place] = index[item]
             places[place] = item

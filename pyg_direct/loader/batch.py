@@ -76,19 +76,17 @@ def make_batch(
 
 def _fill_homogeneous(batch: Data, rows: BatchRows, out: SamplerOutput, count: GatherCount) -> None:
     device = rows.feature_store.device
-    # Straight into the storage: its attributes cost several times as much.
-    (storage,) = batch.stores
-    storage["edge_index"] = _edge_index(out.row, out.col, device)
+    batch.edge_index = _edge_index(out.row, out.col, device)
     node, edge = _to(out.node, device), _to(out.edge, device)
-    storage["num_nodes"] = node.numel()
-    rows.fill(storage, None, node, count=count, is_sorted=True)
-    storage["n_id"] = node
+    batch.num_nodes = node.numel()
+    rows.fill(batch, None, node, count=count, is_sorted=True)
+    batch.n_id = node
     if edge is not None:
-        rows.fill(storage, HOMOGENEOUS_EDGES, edge, count=count)
-        storage["e_id"] = edge
-    storage["batch"] = _to(out.batch, device)
-    storage["num_sampled_nodes"] = out.num_sampled_nodes
-    storage["num_sampled_edges"] = out.num_sampled_edges
+        rows.fill(batch, HOMOGENEOUS_EDGES, edge, count=count)
+        batch.e_id = edge
+    batch.batch = _to(out.batch, device)
+    batch.num_sampled_nodes = out.num_sampled_nodes
+    batch.num_sampled_edges = out.num_sampled_edges
     if out.orig_row is not None and out.orig_col is not None:
         batch._orig_edge_index = _edge_index(out.orig_row, out.orig_col, device)
 

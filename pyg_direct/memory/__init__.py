@@ -1,4 +1,4 @@
-"""Bytes that a GPU can address in host memory: allocate, register in place, view."""
+"""Bytes that a GPU can address in host memory, and streams that hand tensors to each other."""
 
 from pyg_direct.memory.errors import HostMappingError
 from pyg_direct.memory.mapped import MappedArray, tensor_from_numpy

@@ -12,8 +12,8 @@ from torch_geometric.data.data import BaseData
 class StreamTurn:
     """A context in which a stream and its device are current, to enter again and again.
 
-    It does what ``torch.cuda.stream`` does, in a third of the time: loaders enter several a batch.
-    One thread at a time may be in it, once.
+    It does what ``torch.cuda.stream`` does, with fewer look-ups: loaders enter several a batch. One
+    thread at a time may be in it, once.
 
     Parameters
     ----------
@@ -28,8 +28,7 @@ class StreamTurn:
     def __init__(
         self, device: torch.device, stream: torch.cuda.Stream | None = None, *, name: str
     ) -> None:
-        self._index, self._name = device.index, name
-        self._given = stream
+        self._index, self._given, self._name = device.index, stream, name
 
     def __enter__(self) -> torch.cuda.Stream:
         """Return the stream."""

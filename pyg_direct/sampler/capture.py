@@ -74,7 +74,9 @@ class CapturedBatches:
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
         # A capture may neither register memory nor load a kernel, and nothing has used these yet.
-        packed, noted = (Span(each.device_address, 0) for each in (self._host, self._noted))
+        packed, noted = (
+            Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
+        )
         copy_words(1, 1, packed, 0, noted, stream=current.cuda_stream)
         side.wait_stream(current)
         with torch.cuda.stream(side), _no_collection():

@@ -51,7 +51,6 @@ class Workplace:
         self._spare_maps: dict[NodeType, list[CpuMap]] = {kind: [] for kind in graph.num_nodes}
         self._captures = CaptureCache() if is_captured and device.type == "cuda" else None
         self._is_exact = self._stages().is_exact
-        self._known_fanouts: tuple[dict[EdgeType, list[int]], Any] = {}, ()
 
     def start(
         self,
@@ -114,7 +113,7 @@ class Workplace:
     ) -> Callable[[], Sampled]:
         capture_key = CaptureKey(
             layout=layout,
-            fanouts=self._as_key(fanouts),
+            fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
             method=draw.method,
             edge_form=draw.edge_form,
             stream=torch.cuda.current_stream(self._device.index).cuda_stream,
@@ -132,15 +131,6 @@ class Workplace:
         if not sampler.has_waited:
             captures.note(capture_key)
         return bind_to_stream(sampler.collect)
-
-    def _as_key(self, fanouts: dict[EdgeType, list[int]]) -> Any:
-        """Return fan-outs that can be hashed; batch after batch has the same dictionary."""
-        if self._known_fanouts[0] is not fanouts:
-            self._known_fanouts = (
-                fanouts,
-                tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
-            )
-        return self._known_fanouts[1]
 
     def _start(
         self,

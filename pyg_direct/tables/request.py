@@ -13,7 +13,7 @@ from torch import Tensor
 class Request:
     """Ids of rows, in the order in which the rows are wanted.
 
-    Several tables of one node type share a request, and with it one check and one sort.
+    Several tables of one node type share a request, and with it one check and one order.
 
     Parameters
     ----------

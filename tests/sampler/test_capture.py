@@ -20,6 +20,14 @@ def _inputs(batch, input_type, num_seeds=20):
     return NodeSamplerInput(None, seeds, None, input_type)
 
 
+def _samplers(data, num_neighbors, **options):
+    """The same on the CPU and on the GPU."""
+    return [
+        DirectNeighborSampler(data, num_neighbors, device=device, **options)
+        for device in ("cpu", "cuda")
+    ]
+
+
 def _captures(sampler):
     return sampler._workplace._captures._captured
 
@@ -31,8 +39,7 @@ def _captures(sampler):
 def test_captured_batches_equal_the_cpu(mode, hetero):
     data = make_hetero(40, 400) if hetero else make_data(400, 4000)
     options = {"seed": 3, **MODES[mode]}
-    on_cpu = DirectNeighborSampler(data, [4, 3, 2], device="cpu", **options)
-    on_gpu = DirectNeighborSampler(data, [4, 3, 2], device="cuda", **options)
+    on_cpu, on_gpu = _samplers(data, [4, 3, 2], **options)
 
     for batch in range(8):
         inputs = _inputs(batch, "a" if hetero else None)
@@ -43,9 +50,7 @@ def test_captured_batches_equal_the_cpu(mode, hetero):
 
 @pytest.mark.gpu
 def test_captured_batches_of_changing_size():
-    data = make_data(400, 4000)
-    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
-    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+    on_cpu, on_gpu = _samplers(make_data(400, 4000), [4, 3], seed=3)
 
     for batch in range(15):
         inputs = _inputs(batch, None, num_seeds=(20, 20, 7)[batch % 3])
@@ -80,9 +85,7 @@ def test_earlier_batches_are_left_alone():
 
 @pytest.mark.gpu
 def test_threads_on_streams_of_their_own():
-    data = make_data(400, 4000)
-    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
-    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+    on_cpu, on_gpu = _samplers(make_data(400, 4000), [4, 3], seed=3)
     results = {}
 
     def work(number):
@@ -107,8 +110,7 @@ def test_threads_on_streams_of_their_own():
 @pytest.mark.parametrize("mode", ["uniform", "disjoint", "induced"])
 def test_batches_started_on_one_stream_and_finished_on_another(mode):
     data, options = make_data(400, 4000), {"seed": 3, **MODES[mode]}
-    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", **options)
-    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", **options)
+    on_cpu, on_gpu = _samplers(data, [4, 3], **options)
     one, other = torch.cuda.Stream(), torch.cuda.Stream()
     results = []
 
@@ -131,9 +133,7 @@ def test_batches_started_on_one_stream_and_finished_on_another(mode):
 
 @pytest.mark.gpu
 def test_batches_that_nobody_finishes():
-    data = make_data(400, 4000)
-    on_cpu = DirectNeighborSampler(data, [4, 3], device="cpu", seed=3)
-    on_gpu = DirectNeighborSampler(data, [4, 3], device="cuda", seed=3)
+    on_cpu, on_gpu = _samplers(make_data(400, 4000), [4, 3], seed=3)
 
     for batch in range(20):
         finish = on_gpu.start_from_nodes(_inputs(batch, None), batch=batch)
