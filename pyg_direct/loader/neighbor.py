@@ -53,10 +53,10 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
         Of the sampler: the same seed gives the same batches on the CPU and on the GPU, at any depth
         and with any number of workers. None: drawn from torch's generator.
     depth : int, optional
-        Batches made ahead of the one in use: in a thread where the CPU samples, else by the loop's
-        own between two batches; 0 makes each when it is asked for. Default: 2 for a store on a GPU
-        whose sampling the GPU or workers do, else 0. Ahead of a model a gather keeps a quarter of
-        the multiprocessors busy, and leaves the others to it.
+        Batches made ahead of the one in use: in a thread where the CPU samples, else while the loop
+        sleeps in ``backward`` or between two batches; 0 makes each when it is asked for. Default: 2
+        for a store on a GPU whose sampling the GPU or workers do, else 0. Ahead of a model a gather
+        keeps a quarter of the multiprocessors busy, and leaves the others to it.
     exclude : iterable
         Tensors to leave out of batches: names, or (group, name). ``fetch`` gets them later.
     **kwargs

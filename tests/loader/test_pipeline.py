@@ -1,6 +1,7 @@
 import gc
 import itertools
 import threading
+import time
 import traceback
 import weakref
 
@@ -9,7 +10,7 @@ import torch
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from pyg_direct import DirectNeighborSampler, NeighborLoader, from_data
-from pyg_direct.loader.interleaved import Interleaved
+from pyg_direct.loader.interleaved import NUM_OWN_BATCHES, Interleaved
 from pyg_direct.loader.pipeline import Pipeline, Synchronous
 from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 
@@ -44,7 +45,7 @@ class _Stages:
 
 
 def _threads():
-    return [each for each in threading.enumerate() if each.name == "pyg_direct pipeline"]
+    return [each for each in threading.enumerate() if each.name.startswith("pyg_direct")]
 
 
 def _loader(device, **options):
@@ -213,14 +214,59 @@ class TestInterleaved:
         stages = _Stages()
         batches = Interleaved(iter(range(20)), stages, depth=depth)
 
-        for number in range(4):
+        for number in range(NUM_OWN_BATCHES - 1):
             item, thread = next(batches)
 
             assert (item, thread) == (number, threading.current_thread())
             assert len(stages.produced) == number + depth + 1
+        batches.close()
 
         # What a batch waits for was said one batch before.
-        assert stages.produced[-2:] == [(depth + 2, 2), (depth + 3, 3)]
+        assert stages.produced[-2:] == [(depth + 1, 1), (depth + 2, 2)]
+
+    @pytest.mark.parametrize("depth", [1, 3])
+    def test_goes_on_while_the_consumer_sleeps(self, depth):
+        stages = _Stages()
+        threads = []
+        for number, (item, thread) in enumerate(Interleaved(iter(range(20)), stages, depth=depth)):
+            assert item == number
+            threads.append(thread)
+            last = min(number + depth + 2, 20)
+            while number + 1 >= NUM_OWN_BATCHES and len(stages.produced) < last:
+                time.sleep(1e-3)
+            assert len(stages.produced) <= last
+
+        assert number == 19
+        own = NUM_OWN_BATCHES + depth
+        assert {*threads[:own]} == {threading.current_thread()}
+        assert threading.current_thread() not in threads[own:]
+        assert not _threads()
+
+    @pytest.mark.parametrize("where", ["start", "gather"])
+    def test_error_in_the_other_thread_comes_at_its_batch(self, where):
+        stages = _Stages(fails_at=9, fails_in=where)
+        seen = []
+
+        def train():
+            for item, _ in Interleaved(itertools.count(), stages, depth=2):
+                seen.append(item)
+                time.sleep(0.01)
+
+        with pytest.raises(KeyError, match="stage") as caught:
+            train()
+
+        assert seen == list(range(9))
+        assert f"in {where}" in "".join(traceback.format_exception(caught.value))
+        assert not _threads()
+
+    def test_draws_every_item_in_the_thread_of_the_consumer(self):
+        drawn_in = []
+        source = (drawn_in.append(threading.current_thread()) or i for i in range(20))
+
+        for _ in Interleaved(source, _Stages(), depth=2):
+            time.sleep(1e-3)
+
+        assert {*drawn_in} == {threading.current_thread()}
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
