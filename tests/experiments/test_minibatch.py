@@ -28,7 +28,7 @@ CASES = [
 def test_run_measures_every_case(device, trim, capsys):
     rows = minibatch.run(
         graph=GRAPH, cases=CASES, num_neighbors=[4, 3], batch_size=16, hidden_channels=8,
-        num_batches=5, trim=trim, device=str(device),
+        num_batches=5, num_epochs=2, trim=trim, device=str(device),
     )  # fmt: skip
 
     printed = capsys.readouterr().out
