@@ -1,6 +1,7 @@
 """Put the parts of a batch one after another on the GPU, before the host knows their sizes.
 
-And move a few words between host and device where a copy would take the host longer to ask for.
+And copies that would take the host longer to ask torch for: of a few words between host and device,
+of the part of an array that is in use.
 
 Shape legend: ``K`` bound of a part's size, ``J`` bound of all parts together, ``A`` arrays, 1 to 3.
 """
@@ -37,6 +38,13 @@ def _join_part_kernel(totals, first, place, bound, a, b, c, num_arrays, out, row
             out[2 * row_length + start + item] = c[item]
 
 
+def _cut_columns_kernel(rows, row_length, num_rows, size, out):
+    """Copy the first ``size`` columns of ``rows`` to ``out``, shape (num_rows, size)."""
+    for item in range(cuda.grid(1), num_rows * size, cuda.gridsize(1)):
+        row = item // size
+        out[item] = rows[row * row_length + item - row * size]
+
+
 def _copy_words_kernel(source, num_words, target):
     """Copy words, shape (num_words,); either side may be mapped host memory."""
     for item in range(cuda.grid(1), num_words, cuda.gridsize(1)):
@@ -47,4 +55,5 @@ join_part = CudaKernel(
     _join_part_kernel, np.int64, None, None, None, np.int64, np.int64, np.int64, None, np.int64,
     None,
 )  # fmt: skip
+cut_columns = CudaKernel(_cut_columns_kernel, np.int64, None, None, None, np.int64)
 copy_words = CudaKernel(_copy_words_kernel, np.int64, None, np.int64)

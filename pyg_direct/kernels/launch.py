@@ -9,6 +9,7 @@ Assumption: who launches keeps every array alive until the stream has passed the
 
 import ctypes
 import functools
+import os
 import struct
 import threading
 from collections.abc import Callable
@@ -76,6 +77,7 @@ class _ArgumentWords(threading.local):
             *range(first, first + len(self.buffer), 8)
         )
         self.address = ctypes.addressof(self._pointers)
+        self.device = ctypes.c_int()
 
 
 class CudaKernel:
@@ -96,7 +98,7 @@ class CudaKernel:
         self._dtypes = tuple(None if dtype is None else np.dtype(dtype) for dtype in dtypes)
         self._pointers = [i for i, dtype in enumerate(self._dtypes) if dtype is not None]
         self._options = options
-        self._handles: dict[int, Any] = {}
+        self._handles: dict[int, int] = {}
         self._words = _ArgumentWords(len(dtypes))
         self.__doc__ = function.__doc__
 
@@ -131,31 +133,30 @@ class CudaKernel:
     def _launch(
         self, num_blocks: int, threads_per_block: int, arguments: tuple[Any, ...], stream: int
     ) -> None:
-        driver, words = _driver(), self._words
+        words = self._words
         numbers = list(arguments)
         for position in self._pointers:
             numbers[position] = address_of(numbers[position])
         words.pack_into(words.buffer, 0, *numbers)
-        (code,) = driver.cuLaunchKernel(
-            self._handle(), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream, words.address, 0
-        )
-        if code != driver.CUresult.CUDA_SUCCESS:
+        code = _driver().cuLaunchKernel(
+            self._handle(words.device), num_blocks, 1, 1, threads_per_block, 1, 1, 0, stream,
+            words.address, None,
+        )  # fmt: skip
+        if code:
             raise RuntimeError(
                 f"launch of {self._function.__name__} with {num_blocks} blocks of "
-                f"{threads_per_block} threads failed: {code.name} ({int(code)})"
+                f"{threads_per_block} threads failed: {_name_of(code)} ({code})"
             )
 
-    def _handle(self) -> Any:
-        driver = _driver()
-        code, device = driver.cuCtxGetDevice()
-        if code != driver.CUresult.CUDA_SUCCESS:
-            device = cuda.current_context().device.id
-        handle = self._handles.get(int(device))
+    def _handle(self, device: ctypes.c_int) -> int:
+        if _driver().cuCtxGetDevice(ctypes.byref(device)):
+            device.value = cuda.current_context().device.id
+        handle = self._handles.get(device.value)
         if handle is None:
-            handle = self._handles[int(device)] = self._compile()
+            handle = self._handles[device.value] = self._compile()
         return handle
 
-    def _compile(self) -> Any:
+    def _compile(self) -> int:
         from numba.cuda import types
 
         def argument_type(dtype: np.dtype[Any] | None) -> Any:
@@ -165,7 +166,7 @@ class CudaKernel:
         dispatcher = cuda.jit(self._function, cache=True, **self._options)
         signature = types.void(*[argument_type(dtype) for dtype in self._dtypes])
         kernel = dispatcher.compile(signature.args)
-        return _driver().CUkernel(int(kernel.library.get_cufunc().handle))
+        return int(kernel.library.get_cufunc().handle)
 
 
 def address_of(array: Any) -> int:
@@ -178,10 +179,22 @@ def address_of(array: Any) -> int:
 
 @functools.cache
 def _driver() -> Any:
-    """Import the driver's bindings, which only a machine with a GPU needs."""
+    """Open CUDA's driver, which only a machine with a GPU has.
+
+    Two calls a launch go to it directly: the bindings make an enumeration's member of every code
+    that comes back, which takes longer than the call.
+    """
+    driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    driver.cuLaunchKernel.argtypes = [
+        ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3,
+    ]  # fmt: skip
+    return driver
+
+
+def _name_of(code: int) -> str:
     from cuda.bindings import driver
 
-    return driver
+    return str(driver.CUresult(code).name)
 
 
 def _numpy_view(span: Span, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

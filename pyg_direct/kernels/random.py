@@ -117,7 +117,19 @@ def batch_key(seed: int, batch: int, source: int = 0) -> int:
     """
     if not 0 <= batch < 1 << 63:
         raise ValueError(f"batch is {batch}, expected a number in [0, 2**63)")
-    low, high = (np.uint64(half) for half in (seed & 0xFFFFFFFF, seed >> 32))
-    counter = (batch & 0xFFFFFFFF, batch >> 32, source & 0xFFFFFFFF, source >> 32)
-    words = philox(*(np.uint64(word) for word in counter), low, high)
-    return int(words[0]) | (int(words[1]) & 0x7FFFFFFF) << 32
+    low, high = _mix(np.uint64(seed), np.uint64(batch), np.uint64(source))
+    return int(low) | (int(high) & 0x7FFFFFFF) << 32
+
+
+@njit(cache=True)
+def _mix(seed, batch, source):
+    """Return two random words of three numbers, uint64 each."""
+    low, high, _, _ = philox(
+        batch & WORD_MASK,
+        batch >> WORD_BITS,
+        source & WORD_MASK,
+        source >> WORD_BITS,
+        seed & WORD_MASK,
+        seed >> WORD_BITS,
+    )
+    return low, high

@@ -1,12 +1,28 @@
 """CUDA streams: make one current, and hand tensors from one to another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data.data import BaseData
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a CUDA device is the current one."""
+    if torch.cuda.current_device() == device.index:
+        return nullcontext()
+    return torch.cuda.device(device)
+
+
+def current_handle(device: torch.device) -> int:
+    """Return CUDA's handle of the current stream of a device, which has an index.
+
+    The stream itself would take torch twenty times as long.
+    """
+    return torch._C._cuda_getCurrentRawStream(device.index)
 
 
 class StreamTurn:
@@ -66,7 +82,7 @@ def bind_to_stream(function: Callable[[], Any]) -> Callable[[], Any]:
 
     def call() -> Any:
         current = torch.cuda.current_stream(home.device_index)
-        if current == home:
+        if current == home and torch.cuda.current_device() == home.device_index:
             return function()
         with torch.cuda.stream(home):
             values = function()
@@ -87,20 +103,20 @@ def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
     stream : torch.cuda.Stream
         Which uses them, and did not make them.
     """
-    if values is None or isinstance(values, int | float | str):
-        return
-    if isinstance(values, Tensor):
-        if values.is_cuda:
-            values.record_stream(stream)
-    elif isinstance(values, BaseData):
-        for storage in values.stores:
-            keep_for(storage.to_dict(), stream)
-    elif isinstance(values, dict):
-        for value in values.values():
+    for value in _parts(values):
+        if isinstance(value, Tensor):
+            if value.is_cuda:
+                value.record_stream(stream)
+        elif value is not None and not isinstance(value, int | float | str):
             keep_for(value, stream)
-    elif isinstance(values, list | tuple):
-        for value in values:
-            keep_for(value, stream)
-    else:
-        keep_for(getattr(values, "__dict__", None), stream)
-        keep_for([getattr(values, name, None) for name in getattr(values, "__slots__", ())], stream)
+
+
+def _parts(values: Any) -> Iterable[Any]:
+    if isinstance(values, BaseData):
+        return [value for storage in values.stores for value in storage.to_dict().values()]
+    if isinstance(values, dict):
+        return values.values()
+    if isinstance(values, Tensor | list | tuple):
+        return (values,) if isinstance(values, Tensor) else values
+    slots = [getattr(values, name, None) for name in getattr(values, "__slots__", ())]
+    return [*getattr(values, "__dict__", {}).values(), *slots]

@@ -19,6 +19,7 @@ from pyg_direct.kernels.dispatch import launch_shape
 from pyg_direct.kernels.join import copy_words
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
+from pyg_direct.memory.streams import on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -64,7 +65,7 @@ class CapturedBatches:
     ) -> None:
         # What the graph reads, and where it notes the totals.
         self._host = MappedArray.empty((layout.num_words,), torch.int64)
-        self._layout, self._packed, self._index = layout, self._host.cpu_view(), device.index
+        self._layout, self._packed, self._device = layout, self._host.cpu_view(), device
         self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When a batch is made, and when its copies are.
@@ -112,7 +113,7 @@ class CapturedBatches:
                 return None
             repeated = RepeatedBatch(self)
             self._repeated = weakref.ref(repeated)
-        stream = torch.cuda.current_stream(self._index)
+        stream = torch.cuda.current_stream(self._device.index)
         # The copies of the batch before may still read the memory.
         stream.wait_event(self._copied)
         # A batch that was dropped may not have read the host's words yet.
@@ -124,8 +125,10 @@ class CapturedBatches:
 
     def _collect(self) -> Sampled:
         self._made.synchronize()
-        sampled = self._sampler.collect()
-        self._copied.record(torch.cuda.current_stream(self._index))
+        stream = torch.cuda.current_stream(self._device.index)
+        with on_device(self._device):
+            sampled = self._sampler.collect(stream.cuda_stream)
+        self._copied.record(stream)
         return sampled
 
 

@@ -173,17 +173,23 @@ class HopSampler:
             if edges.bound > 0:
                 self._nodes[edges.relation.neighbor_type].relabel(edges)
 
-    def collect(self) -> Sampled:
+    def collect(self, stream: int | None = None) -> Sampled:
         """Return the batch, cut to size, in memory of its own.
 
         On a GPU the stream must have passed ``launch``, if totals were noted; otherwise this waits
         for it.
+
+        Parameters
+        ----------
+        stream : int, optional
+            CUDA's handle of the current stream, if it is not the one of the launch.
         """
         noted = self._totals if self._noted is None else self._noted.cpu_view()
         totals = noted.tolist()
         node, batch, num_nodes = {}, {}, {}
         for kind, nodes in self._nodes.items():
-            rows = self._cut(self._nodes_joined[kind], totals[nodes.levels[-1].place + 1])
+            size = totals[nodes.levels[-1].place + 1]
+            rows = self._stages.cut(self._nodes_joined[kind], size, stream)
             node[kind] = rows[0]
             if rows.shape[0] > 1:
                 batch[kind] = rows[1]
@@ -193,7 +199,7 @@ class HopSampler:
             for kind, hops in self._edges.items()
         }
         rows_of = {
-            kind: self._cut(self._edges_joined[kind], sum(sizes)).unbind()
+            kind: self._stages.cut(self._edges_joined[kind], sum(sizes), stream).unbind()
             for kind, sizes in num_edges.items()
         }
         row, col, *edge = (
@@ -205,12 +211,6 @@ class HopSampler:
             num_nodes=num_nodes, num_edges=num_edges,
             carried=None if self._carried is None else self._carried.clone(),
         )  # fmt: skip
-
-    def _cut(self, rows: Tensor, size: int) -> Tensor:
-        """Return the first columns; on a GPU a copy, for others will use the memory."""
-        if self._stages.is_exact:
-            return rows
-        return rows[:, :size].clone(memory_format=torch.contiguous_format)
 
     def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:
         levels = [frontier.get(kind) for frontier in self._frontiers]

@@ -141,7 +141,7 @@ def _rank(ids: IdArray, out: IdArray) -> None:
     np.bitwise_and(keys, (1 << bits) - 1, out=first)
     np.right_shift(keys, bits, out=unique)
     is_head = unique[1:] != unique[:-1]
-    if not is_head.all():
+    if np.count_nonzero(is_head) < len(is_head):
         heads = np.concatenate([[0], np.flatnonzero(is_head) + 1])
         places = heads[np.minimum(np.arange(size), len(heads) - 1)]
         first[:], unique[:] = first[places], unique[places]

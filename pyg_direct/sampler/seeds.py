@@ -1,5 +1,6 @@
 """Check the seeds of a batch, and find their times."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,9 +24,9 @@ def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
         ids = ids.detach().cpu().reshape(-1).long().contiguous()
     size = graph.num_nodes[kind]
     values = ids.numpy()
-    lowest, highest = (int(values.min()), int(values.max())) if len(values) else (0, -1)
-    if lowest < 0 or highest >= size:
-        wrong = lowest if lowest < 0 else highest
+    # Of what is below 0 the unsigned value is the largest.
+    if len(values) and int(values.view(np.uint64).max()) >= size:
+        wrong = next(seed for seed in values.tolist() if not 0 <= seed < size)
         raise IndexError(
             f"seed {wrong} of node type {kind!r} is not a node, expected ids in [0, {size})"
         )

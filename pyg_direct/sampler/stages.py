@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
 from pyg_direct.kernels.dispatch import THREADS_PER_BLOCK, launch_shape
-from pyg_direct.kernels.join import copy_words, join_part
+from pyg_direct.kernels.join import copy_words, cut_columns, join_part
 from pyg_direct.kernels.launch import NO_SPAN, Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
@@ -93,6 +93,10 @@ class CpuStages:
         edges = [each for each in hops if each is not None]
         arrays = [[e.source for e in edges], [e.column for e in edges], [e.edge for e in edges]]
         return _concatenate(arrays[:num_arrays])
+
+    def cut(self, rows: Tensor, size: int, stream: int | None) -> Tensor:
+        """Return the first ``size`` columns of what was joined: all there are."""
+        return rows
 
     def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
         """Write the totals where the host reads them."""
@@ -211,6 +215,16 @@ class CudaStages:
                 *launch_shape(bound), totals, first, place, bound, *arrays, out.shape[0], out,
                 out.shape[1], stream=self.stream,
             )  # fmt: skip
+
+    def cut(self, rows: Tensor, size: int, stream: int | None) -> Tensor:
+        """Return the first ``size`` columns, copied on a stream, by default the launches'."""
+        out = _rows(rows.shape[0], size, rows)
+        if size > 0:
+            cut_columns(
+                *launch_shape(out.numel()), rows, rows.shape[1], rows.shape[0], size, out,
+                stream=self.stream if stream is None else stream,
+            )  # fmt: skip
+        return out
 
     def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
         """Write the totals where the host reads them, once the stream has come so far."""

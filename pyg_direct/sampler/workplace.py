@@ -1,13 +1,12 @@
 """A device on which batches are made: the placed topology, and what is kept between batches."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
-from pyg_direct.memory.streams import bind_to_stream
+from pyg_direct.memory.streams import bind_to_stream, current_handle, on_device
 from pyg_direct.sampler.capture import CaptureCache, CaptureKey
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.graph import SamplerGraph
@@ -97,7 +96,7 @@ class Workplace:
             is_ranked=not self._is_exact and not is_disjoint,
             num_carried=None if carried is None else carried.numel(),
         )
-        with self._on_device():
+        with nullcontext() if self._device.type == "cpu" else on_device(self._device):
             if self._captures is None or is_disjoint or is_induced:
                 words = layout.pack(key, seeds, carried)
                 return self._start(layout, words, fanouts, draw, first_trees, is_induced)
@@ -116,7 +115,7 @@ class Workplace:
             fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
             method=draw.method,
             edge_form=draw.edge_form,
-            stream=torch.cuda.current_stream(self._device.index).cuda_stream,
+            stream=current_handle(self._device),
         )
         captured = captures.find(
             capture_key,
@@ -170,12 +169,7 @@ class Workplace:
     def _stages(self) -> Stages:
         if self._device.type == "cpu":
             return CpuStages()
-        return CudaStages(torch.cuda.current_stream(self._device.index).cuda_stream)
-
-    def _on_device(self) -> AbstractContextManager[Any]:
-        index = self._device.index
-        is_current = index is None or torch.cuda.current_device() == index
-        return nullcontext() if is_current else torch.cuda.device(index)
+        return CudaStages(current_handle(self._device))
 
     def _nodes(
         self, stages: Stages, num_levels: int, first_trees: dict[NodeType, int] | None

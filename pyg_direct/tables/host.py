@@ -16,7 +16,8 @@ from pyg_direct.kernels.gather import (
 from pyg_direct.kernels.launch import Span
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
-from pyg_direct.tables.notes import StreamNotes, notes_of, on_device
+from pyg_direct.memory.streams import current_handle, on_device
+from pyg_direct.tables.notes import StreamNotes, notes_of
 from pyg_direct.tables.plan import INDEX_SELECT, PARTITIONED, SORTED, GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
@@ -156,13 +157,12 @@ class HostTable(Table):
             # A sort of 32 bits would make right ids of wrong ones.
             request.check(self.name, self.num_rows)
             is_checked = True
-        stream = torch.cuda.current_stream(self.device.index)
-        handle = stream.cuda_stream
-        notes = notes_of(self.device, handle)
-        ids, places = self._in_order_of(plan, request, notes, handle)
-        self._launch_gather(ids, out, notes.launch(plan, handle), places)
+        stream = current_handle(self.device)
+        notes = notes_of(self.device, stream)
+        ids, places = self._in_order_of(plan, request, notes, stream)
+        self._launch_gather(ids, out, notes.launch(plan, stream), places)
         if not is_checked:
-            stream.synchronize()
+            torch.cuda.current_stream().synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
 
     def _in_order_of(
@@ -208,7 +208,7 @@ class HostTable(Table):
     def _scatter_cuda(self, index: Tensor, rows: Tensor) -> None:
         # Every row is written to host memory, whatever has a copy elsewhere.
         plan = self._plan(index.numel(), 1.0)
-        stream = torch.cuda.current_stream(self.device.index).cuda_stream
+        stream = current_handle(self.device)
         notes = notes_of(self.device, stream)
         ids, places = self._in_order_of(plan, Request(index), notes, stream)
         scatter_rows(

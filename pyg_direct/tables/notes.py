@@ -1,7 +1,6 @@
 """What the kernels of one stream leave for the next kernel, and for the host."""
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
@@ -83,10 +82,3 @@ class StreamNotes:
 def notes_of(device: torch.device, stream: int) -> StreamNotes:
     """Return the notes of a stream, by its CUDA handle; its kernels run one after the other."""
     return StreamNotes(device)
-
-
-def on_device(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context in which a CUDA device is the current one."""
-    if torch.cuda.current_device() == device.index:
-        return nullcontext()
-    return torch.cuda.device(device)

@@ -15,10 +15,11 @@ from pyg_direct.kernels.gather import scatter_rows
 from pyg_direct.kernels.tiers import gather_tiers, gather_tiers_cpu
 from pyg_direct.kernels.walk import GatherLaunch
 from pyg_direct.memory import MappedArray
+from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
-from pyg_direct.tables.notes import notes_of, on_device
+from pyg_direct.tables.notes import notes_of
 from pyg_direct.tables.plan import MANY_HITS_SHARE
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
@@ -269,7 +270,7 @@ class TieredTable(HostTable):
         hot.index_copy_(0, slots[places].long(), words[places])
 
     def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
-        stream = torch.cuda.current_stream(self.device.index).cuda_stream
+        stream = current_handle(self.device)
         plan = self._plan(slots.numel(), LEAST_HOST_SHARE)
         launch = notes_of(self.device, stream).launch(plan, stream)
         # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import MAX_ARRAYS, copy_words, join_part
+from pyg_direct.kernels.join import MAX_ARRAYS, copy_words, cut_columns, join_part
 
 SIZES = [5, 0, 300, 1]
 BOUNDS = [8, 3, 300, 64]
@@ -45,6 +45,19 @@ def test_a_part_never_leaves_its_bound(kernel_memory):
         join_part(*launch_shape(4), on_totals, -1, 0, 4, on_part, on_part, on_part, 1, on_out, 6)
 
     assert out.tolist() == [[0, 1, 2, 3, -1, -1]]
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 5, 64, 301])
+def test_cut_columns(kernel_memory, num_rows, size):
+    rows = np.arange(num_rows * 301).reshape(num_rows, 301)
+    out = np.full(num_rows * size + 1, -1, np.int64)
+
+    with kernel_memory(rows, out) as (on_rows, on_out):
+        cut_columns(*launch_shape(num_rows * size), on_rows, 301, num_rows, size, on_out)
+
+    assert out[:-1].reshape(num_rows, size).tolist() == rows[:, :size].tolist()
+    assert out[-1] == -1
 
 
 def test_copy_words(kernel_memory):
