@@ -115,7 +115,7 @@ class Workplace:
             fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
             method=draw.method,
             edge_form=draw.edge_form,
-            stream=current_handle(self._device),
+            stream=current_handle(),
         )
         captured = captures.find(
             capture_key,
@@ -169,7 +169,7 @@ class Workplace:
     def _stages(self) -> Stages:
         if self._device.type == "cpu":
             return CpuStages()
-        return CudaStages(current_handle(self._device))
+        return CudaStages(current_handle())
 
     def _nodes(
         self, stages: Stages, num_levels: int, first_trees: dict[NodeType, int] | None

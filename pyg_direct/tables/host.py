@@ -157,7 +157,7 @@ class HostTable(Table):
             # A sort of 32 bits would make right ids of wrong ones.
             request.check(self.name, self.num_rows)
             is_checked = True
-        stream = current_handle(self.device)
+        stream = current_handle()
         notes = notes_of(self.device, stream)
         ids, places = self._in_order_of(plan, request, notes, stream)
         self._launch_gather(ids, out, notes.launch(plan, stream), places)
@@ -208,7 +208,7 @@ class HostTable(Table):
     def _scatter_cuda(self, index: Tensor, rows: Tensor) -> None:
         # Every row is written to host memory, whatever has a copy elsewhere.
         plan = self._plan(index.numel(), 1.0)
-        stream = current_handle(self.device)
+        stream = current_handle()
         notes = notes_of(self.device, stream)
         ids, places = self._in_order_of(plan, Request(index), notes, stream)
         scatter_rows(

@@ -270,7 +270,7 @@ class TieredTable(HostTable):
         hot.index_copy_(0, slots[places].long(), words[places])
 
     def _scatter_hot_cuda(self, tier: Tier, slots: Tensor, rows: Tensor) -> None:
-        stream = current_handle(self.device)
+        stream = current_handle()
         plan = self._plan(slots.numel(), LEAST_HOST_SHARE)
         launch = notes_of(self.device, stream).launch(plan, stream)
         # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes
