@@ -139,19 +139,17 @@ def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:
 
 
 def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:
-    """Return both rows as one tensor, without a copy if they are the first two of one already."""
-    rows = row._base
-    if (
-        rows is not None
-        and rows is col._base
-        and rows.dim() == 2
-        and rows.shape[0] > 1
-        and rows.shape[1:] == row.shape == col.shape
-        and (row.data_ptr(), col.data_ptr()) == (rows.data_ptr(), rows[1].data_ptr())
-    ):
-        edge_index = rows[:2]
-    else:
-        edge_index = torch.stack([row, col])
+    """Return both rows as one tensor, without a copy if the second one follows the first."""
+    size = row.numel()
+    is_one = (
+        row._base is not None
+        and row._base is col._base
+        and row.dtype == col.dtype
+        and row.stride() == col.stride() == (1,)
+        and col.storage_offset() == row.storage_offset() + size
+        and col.numel() == size
+    )
+    edge_index = row.as_strided((2, size), (size, 1)) if is_one else torch.stack([row, col])
     return edge_index.to(device, non_blocking=True)
 
 

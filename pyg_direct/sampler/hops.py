@@ -30,7 +30,8 @@ class Sampled:
     """Nodes and edges of one batch, by type, on the sampler's device, in PyG's meaning.
 
     ``row`` and ``col`` point from neighbour to frontier, whichever way the sampler walks; they and
-    ``edge`` are rows of one tensor. ``carried`` is what came along with the seeds.
+    ``edge`` are rows of one tensor, and on a GPU all tensors are parts of one. ``carried`` is what
+    came along with the seeds.
     """
 
     node: dict[NodeType, Tensor]
@@ -186,30 +187,27 @@ class HopSampler:
         """
         noted = self._totals if self._noted is None else self._noted.cpu_view()
         totals = noted.tolist()
-        node, batch, num_nodes = {}, {}, {}
-        for kind, nodes in self._nodes.items():
-            size = totals[nodes.levels[-1].place + 1]
-            rows = self._stages.cut(self._nodes_joined[kind], size, stream)
-            node[kind] = rows[0]
-            if rows.shape[0] > 1:
-                batch[kind] = rows[1]
-            num_nodes[kind] = self._sizes_of(kind, totals)
+        num_nodes = {kind: self._sizes_of(kind, totals) for kind in self._nodes}
         num_edges = {
             kind: [0 if e is None else int(totals[e.draw.edges_place]) for e in hops]
             for kind, hops in self._edges.items()
         }
-        rows_of = {
-            kind: self._stages.cut(self._edges_joined[kind], sum(sizes), stream).unbind()
-            for kind, sizes in num_edges.items()
-        }
+        arrays = [(self._nodes_joined[kind], sum(sizes)) for kind, sizes in num_nodes.items()]
+        arrays += [(self._edges_joined[kind], sum(sizes)) for kind, sizes in num_edges.items()]
+        if self._carried is not None:
+            arrays.append((self._carried.view(1, -1), self._carried.numel()))
+        cut = iter(self._stages.cut(arrays, stream))
+        nodes = {kind: next(cut).unbind() for kind in num_nodes}
+        edges = {kind: next(cut).unbind() for kind in num_edges}
         row, col, *edge = (
-            {kind: rows[place] for kind, rows in rows_of.items()}
-            for place in range(self._num_arrays)
+            {kind: rows[place] for kind, rows in edges.items()} for place in range(self._num_arrays)
         )
         return Sampled(
-            node=node, row=row, col=col, edge=edge[0] if edge else None, batch=batch or None,
+            node={kind: rows[0] for kind, rows in nodes.items()},
+            batch={kind: rows[1] for kind, rows in nodes.items() if len(rows) > 1} or None,
+            row=row, col=col, edge=edge[0] if edge else None,
             num_nodes=num_nodes, num_edges=num_edges,
-            carried=None if self._carried is None else self._carried.clone(),
+            carried=None if self._carried is None else next(cut)[0],
         )  # fmt: skip
 
     def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:

@@ -3,12 +3,14 @@
 Both fill ``HopEdges`` with the same numbers.
 """
 
+from itertools import chain
+
 import torch
 from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
 from pyg_direct.kernels.dispatch import THREADS_PER_BLOCK, launch_shape
-from pyg_direct.kernels.join import copy_words, cut_columns, join_part
+from pyg_direct.kernels.join import MAX_CUT, copy_words, cut_columns, join_part
 from pyg_direct.kernels.launch import NO_SPAN, Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
@@ -94,9 +96,9 @@ class CpuStages:
         arrays = [[e.source for e in edges], [e.column for e in edges], [e.edge for e in edges]]
         return _concatenate(arrays[:num_arrays])
 
-    def cut(self, rows: Tensor, size: int, stream: int | None) -> Tensor:
-        """Return the first ``size`` columns of what was joined: all there are."""
-        return rows
+    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> list[Tensor]:
+        """Return of each array, of two dimensions, the first columns that are in use: here all."""
+        return [rows for rows, _ in arrays]
 
     def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
         """Write the totals where the host reads them."""
@@ -216,15 +218,24 @@ class CudaStages:
                 out.shape[1], stream=self.stream,
             )  # fmt: skip
 
-    def cut(self, rows: Tensor, size: int, stream: int | None) -> Tensor:
-        """Return the first ``size`` columns, copied on a stream, by default the launches'."""
-        out = _rows(rows.shape[0], size, rows)
-        if size > 0:
-            cut_columns(
-                *launch_shape(out.numel()), rows, rows.shape[1], rows.shape[0], size, out,
-                stream=self.stream if stream is None else stream,
-            )  # fmt: skip
-        return out
+    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> list[Tensor]:
+        """Return the columns that are in use, as ``CpuStages`` does: views of one new tensor.
+
+        It is filled on a stream, by default that of the launches.
+        """
+        sizes = [rows.shape[0] * size for rows, size in arrays]
+        out = torch.empty(sum(sizes), dtype=torch.int64, device=arrays[0][0].device)
+        for first in range(0, len(arrays), MAX_CUT):
+            few, num_items = arrays[first : first + MAX_CUT], sum(sizes[first : first + MAX_CUT])
+            if num_items > 0:
+                given = [(rows, rows.shape[1], rows.shape[0], size) for rows, size in few]
+                nothing = [(out, 0, 0, 0)] * (MAX_CUT - len(few))
+                cut_columns(
+                    *launch_shape(num_items), *chain.from_iterable(given + nothing),
+                    out[sum(sizes[:first]) :], stream=self.stream if stream is None else stream,
+                )  # fmt: skip
+        parts = zip(arrays, out.split(sizes), strict=True)
+        return [part.view(rows.shape[0], size) for (rows, size), part in parts]
 
     def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
         """Write the totals where the host reads them, once the stream has come so far."""

@@ -1,10 +1,12 @@
 """Parts whose sizes only the GPU knows come to stand one after another."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import MAX_ARRAYS, copy_words, cut_columns, join_part
+from pyg_direct.kernels.join import MAX_ARRAYS, MAX_CUT, copy_words, cut_columns, join_part
 
 SIZES = [5, 0, 300, 1]
 BOUNDS = [8, 3, 300, 64]
@@ -47,17 +49,19 @@ def test_a_part_never_leaves_its_bound(kernel_memory):
     assert out.tolist() == [[0, 1, 2, 3, -1, -1]]
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 3])
-@pytest.mark.parametrize("size", [1, 5, 64, 301])
-def test_cut_columns(kernel_memory, num_rows, size):
-    rows = np.arange(num_rows * 301).reshape(num_rows, 301)
-    out = np.full(num_rows * size + 1, -1, np.int64)
+@pytest.mark.parametrize("sizes", [(1, 5, 64), (301, 0, 7), (0, 301, 0), (0, 0, 3)])
+@pytest.mark.parametrize("num_rows", [(1, 3, 1), (2, 2, 0)])
+def test_cut_columns(kernel_memory, num_rows, sizes):
+    arrays = [np.arange(rows * 301).reshape(rows, 301) + 1000 * rows for rows in num_rows]
+    expected = [array[:, :size].ravel() for array, size in zip(arrays, sizes, strict=True)]
+    expected = np.concatenate(expected).tolist()
+    out = np.full(len(expected) + 1, -1, np.int64)
 
-    with kernel_memory(rows, out) as (on_rows, on_out):
-        cut_columns(*launch_shape(num_rows * size), on_rows, 301, num_rows, size, on_out)
+    with kernel_memory(*arrays, out) as (*on_arrays, on_out):
+        shapes = zip(on_arrays, [301] * MAX_CUT, num_rows, sizes, strict=True)
+        cut_columns(*launch_shape(len(expected)), *chain.from_iterable(shapes), on_out)
 
-    assert out[:-1].reshape(num_rows, size).tolist() == rows[:, :size].tolist()
-    assert out[-1] == -1
+    assert out.tolist() == [*expected, -1]
 
 
 def test_copy_words(kernel_memory):
