@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -67,8 +67,7 @@ def row_walk(row_bytes: int, table_shift: int, rows_shift: int) -> RowWalk:
     return RowWalk(piece_bytes, lanes.bit_length() - 1, -(-words // lanes))
 
 
-@dataclass(frozen=True, slots=True)
-class GatherLaunch:
+class GatherLaunch(NamedTuple):
     """What a launch needs beside its rows.
 
     Attributes

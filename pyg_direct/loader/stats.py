@@ -150,8 +150,8 @@ class EpochRecord:
         self._first: torch.cuda.Event | None = None
         self._start_s: float | None = None
         self._stop_s: float | None = None
-        # The host may leave the loop long before the GPU.
-        self._passed_s = 0.0
+        # The ends of the last stages that were read: the host may leave the loop before the GPU.
+        self._last: dict[str, torch.cuda.Event] = {}
 
     def start(self, at_s: float, first: torch.cuda.Event | None = None) -> None:
         """Start the epoch's clock, at a reading of ``time.perf_counter``.
@@ -208,11 +208,11 @@ class EpochRecord:
     def _read_passed(self) -> None:
         while self._passing and self._passing[0][2].query():
             stage, start, stop = self._passing.popleft()
-            first = start if self._first is None else self._first
-            start_s = first.elapsed_time(start) / 1e3
-            stop_s = start_s + start.elapsed_time(stop) / 1e3
-            self._add(stage, start_s, stop_s)
-            self._passed_s = max(self._passed_s, stop_s)
+            start_s, self._last[stage] = 0.0, stop
+            # Each question takes the loop microseconds, and where a stage began only a span tells.
+            if self._first is not None and len(self._spans) < MAX_SPANS:
+                start_s = self._first.elapsed_time(start) / 1e3
+            self._add(stage, start_s, start_s + start.elapsed_time(stop) / 1e3)
 
     def stats(self) -> EpochStats:
         """Return the numbers so far; waits for what the GPU has not passed yet."""
@@ -226,10 +226,12 @@ class EpochRecord:
             self._add_counts()
             stop_s = time.perf_counter() if self._stop_s is None else self._stop_s
             host_s = 0.0 if self._start_s is None else stop_s - self._start_s
+            first, last = self._first, self._last.values()
+            gpu_s = [] if first is None else [first.elapsed_time(stop) / 1e3 for stop in last]
             return EpochStats(
                 epoch=self._epoch,
                 num_batches=self._num_batches,
-                epoch_s=max(host_s, self._passed_s),
+                epoch_s=max([host_s, *gpu_s]),
                 num_rows=self._rows,
                 num_host_rows=self._host_rows,
                 num_hot_rows=self._hot_rows,

@@ -5,7 +5,6 @@ Assumption: whoever writes into the memory of the rows, other than by ``scatter`
 ``refresh``.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -275,7 +274,7 @@ class TieredTable(HostTable):
         launch = notes_of(self.device, stream).launch(plan, stream)
         # The kernel leaves out rows without a slot, so nobody waits to count them; that it notes
         # such "ids" is of no interest.
-        launch = replace(launch, wrong=tier.ignored)
+        launch = launch._replace(wrong=tier.ignored)
         scatter_rows(tier.hot, slots, rows, row_bytes=self.row_bytes, launch=launch)
 
     def __getstate__(self) -> dict[str, Any]:
