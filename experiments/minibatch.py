@@ -2,13 +2,15 @@
 
 All cases train the same model on the same graph in one run. The first case is the baseline that the
 others are compared with. Each is warmed up, and then timed over epochs of a fixed number of
-batches; the epoch of median time counts.
+batches; the epoch of median time counts. A case that makes nothing ahead (``depth: 0``) also tells
+how long each stage takes alone: ``sample_s`` and ``gather_s`` are that then, and ``train_alone_s``
+is the time of batches that are there already.
 """
 
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -24,6 +26,8 @@ from experiments.stages import wait_for
 from pyg_direct.loader.stats import StageSpan
 
 NUM_WARM_UPS = 12
+# Batches that are trained on again and again, which are kept meanwhile.
+NUM_KEPT = 24
 
 
 def run(
@@ -80,9 +84,13 @@ def run(
             continue
         batches = make_batches(data, case, seeds=seeds, device=place, **options)
         model = _make_model(data, hidden_channels, len(num_neighbors), seed).to(place)
-        numbers, spans[case.name] = _measure(batches, _Trainer(model, trim), num_epochs, place)
+        trainer = _Trainer(model, trim)
+        numbers, spans[case.name] = _measure(batches, trainer, num_epochs, place)
+        numbers["train_alone_s"] = None
+        if case.depth == 0:
+            numbers["train_alone_s"] = _measure_training(batches, trainer, num_epochs, place)
         # The next case needs the memory.
-        del batches, model
+        del batches, model, trainer
         row = {"case": case.name, **asdict(case), **numbers}
         rows.append({**row, **_compare(rows, row)})
         print(_line(rows[-1]), flush=True)
@@ -145,7 +153,6 @@ def _measure_epoch(
         "gather_s": stats.gather_s,
         "train_s": stats.train_s,
         "wait_s": stats.wait_s,
-        "slowest_stage_s": max(stats.sample_s, stats.gather_s, stats.train_s),
         "idle_share": stats.idle_share,
         "hit_share": stats.hit_share,
         "gather_gb_per_s": stats.gather_gb_per_s,
@@ -156,6 +163,21 @@ def _measure_epoch(
     return row, stats.spans
 
 
+def _measure_training(
+    batches: Batches, trainer: _Trainer, num_epochs: int, place: torch.device
+) -> float:
+    """Return the median seconds of training on as many batches as an epoch has, all made before."""
+    kept = list(islice(batches, NUM_KEPT))
+    seconds = []
+    for _ in range(num_epochs + 1):
+        start_s = time.perf_counter()
+        trainer.train(islice(cycle(kept), len(batches)))
+        wait_for(place)
+        seconds.append(time.perf_counter() - start_s)
+    # The first one warms up: the batches' memory is new to the caches.
+    return sorted(seconds[1:])[num_epochs // 2]
+
+
 def _compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float | None]:
     """Relate a row to those before it: the baseline, the GPU's memory, and the slowest stage."""
     first = rows[0] if rows else row
@@ -163,7 +185,7 @@ def _compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float
     near = [each["epoch_s"] for each in so_far if each["rows"] == "device"]
     place = ("rows", "sampler", "topology")
     alone = [
-        each["slowest_stage_s"]
+        max(each["sample_s"], each["gather_s"], each["train_alone_s"])
         for each in so_far
         if each["depth"] == 0 and all(each[name] == row[name] for name in place)
     ]

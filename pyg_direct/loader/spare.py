@@ -3,7 +3,7 @@
 Python lets one thread run at a time. Two that both launch work on a GPU hand its lock to and fro at
 every operation, which costs both more than the launches. But a thread that trains sleeps for a good
 part of a step: ``backward`` runs in threads of torch's own, and so does a wait for the GPU. What is
-done just then costs it nothing.
+done just then costs it little: ``backward`` asks for the lock only to free what Python made.
 """
 
 import threading

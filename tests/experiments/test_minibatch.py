@@ -39,7 +39,9 @@ def test_run_measures_every_case(device, trim, capsys):
         assert row["batches"] == 5
         assert min(row["epoch_s"], row["sample_s"], row["gather_s"], row["train_s"]) > 0
         assert row["loss"] == pytest.approx(rows[0]["loss"], rel=0.2)
-    assert rows[3]["to_slowest_stage"] == rows[3]["epoch_s"] / rows[2]["slowest_stage_s"]
+    alone = max(rows[2][name] for name in ("sample_s", "gather_s", "train_alone_s"))
+    assert rows[3]["to_slowest_stage"] == rows[3]["epoch_s"] / alone
+    assert all((row["train_alone_s"] is None) == (row["depth"] > 0) for row in rows)
 
 
 def test_case_rejects_what_there_is_not():
