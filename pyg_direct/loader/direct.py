@@ -1,5 +1,6 @@
 """What our node and link loaders share: numbers, stages, statistics, and the iteration."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -250,11 +251,11 @@ class DirectLoader:
     def _iterate(
         self, source: Iterator[Any], start: Callable[[Any], Callable[[], Any]]
     ) -> Iterator[Any]:
-        record, only_launches = EpochRecord(self._epochs.running), self._only_launches
+        record, consumer = EpochRecord(self._epochs.running), threading.get_ident()
         self._records.append(record)
 
         def start_upload(item: Any) -> Callable[[], Any]:
-            with nullcontext() if only_launches else no_captures():
+            with nullcontext() if threading.get_ident() == consumer else no_captures():
                 finish = start(item)
             return lambda: self._upload(finish())
 
@@ -268,7 +269,7 @@ class DirectLoader:
         batches: Iterator[Any]
         if self.depth == 0:
             batches = Synchronous(source, stages)
-        elif only_launches:
+        elif self._only_launches:
             batches = Interleaved(source, stages, depth=self.depth)
         else:
             batches = Pipeline(source, stages, depth=self.depth)

@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from pyg_direct import DirectNeighborSampler, NeighborLoader, from_data
 from pyg_direct.loader.interleaved import NUM_OWN_BATCHES, Interleaved
 from pyg_direct.loader.pipeline import Pipeline, Synchronous
+from pyg_direct.sampler import capture
 from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 
 
@@ -538,3 +539,22 @@ class TestOnGpu:
 
         for each in masks[1:]:
             assert torch.equal(each, masks[0])
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_only_the_thread_of_the_loop_captures(device, depth, monkeypatch):
+    loader = _loader(device, depth=depth)
+    seen, start = [], loader._sample_batch.start
+
+    def note(index):
+        is_barred = getattr(capture._this_thread, "is_barred", False)
+        seen.append((threading.current_thread() is threading.main_thread(), is_barred))
+        return start(index)
+
+    monkeypatch.setattr(loader._sample_batch, "start", note)
+    for _ in loader:
+        time.sleep(0.01)
+
+    assert len(seen) == len(loader)
+    assert all(is_main != is_barred for is_main, is_barred in seen)
+    assert any(is_barred for _, is_barred in seen) == (depth > 0)
