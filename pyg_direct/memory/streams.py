@@ -116,7 +116,9 @@ def _parts(values: Any) -> Iterable[Any]:
         return [value for storage in values.stores for value in storage.to_dict().values()]
     if isinstance(values, dict):
         return values.values()
-    if isinstance(values, Tensor | list | tuple):
-        return (values,) if isinstance(values, Tensor) else values
+    if isinstance(values, list | tuple):
+        return values
+    if isinstance(values, Tensor):
+        return (values,)
     slots = [getattr(values, name, None) for name in getattr(values, "__slots__", ())]
     return [*getattr(values, "__dict__", {}).values(), *slots]
