@@ -62,7 +62,17 @@ def make_batch(
     is_on_gpu = rows.feature_store.device.type == "cuda"
     if isinstance(out, SamplerOutput):
         batch = (custom_cls or (DeviceData if is_on_gpu else Data))()
-        _fill_homogeneous(batch, rows, out, count)
+        values = _homogeneous_values(rows, out, count)
+        if custom_cls is None:
+            # One after another they would take PyG several times as long.
+            batch._store._mapping.update(values)
+        else:
+            for name, value in values.items():
+                setattr(batch, name, value)
+        if out.orig_row is not None and out.orig_col is not None:
+            batch._orig_edge_index = _edge_index(
+                out.orig_row, out.orig_col, rows.feature_store.device
+            )
         return batch
     if isinstance(out, HeteroSamplerOutput):
         batch = (custom_cls or (DeviceHeteroData if is_on_gpu else HeteroData))()
@@ -74,21 +84,19 @@ def make_batch(
     )
 
 
-def _fill_homogeneous(batch: Data, rows: BatchRows, out: SamplerOutput, count: GatherCount) -> None:
+def _homogeneous_values(rows: BatchRows, out: SamplerOutput, count: GatherCount) -> dict[str, Any]:
     device = rows.feature_store.device
-    batch.edge_index = _edge_index(out.row, out.col, device)
     node, edge = _to(out.node, device), _to(out.edge, device)
-    batch.num_nodes = node.numel()
-    rows.fill(batch, None, node, count=count, is_sorted=True)
-    batch.n_id = node
+    values = {"edge_index": _edge_index(out.row, out.col, device), "num_nodes": node.numel()}
+    rows.fill(values, None, node, count=count, is_sorted=True)
+    values["n_id"] = node
     if edge is not None:
-        rows.fill(batch, HOMOGENEOUS_EDGES, edge, count=count)
-        batch.e_id = edge
-    batch.batch = _to(out.batch, device)
-    batch.num_sampled_nodes = out.num_sampled_nodes
-    batch.num_sampled_edges = out.num_sampled_edges
-    if out.orig_row is not None and out.orig_col is not None:
-        batch._orig_edge_index = _edge_index(out.orig_row, out.orig_col, device)
+        rows.fill(values, HOMOGENEOUS_EDGES, edge, count=count)
+        values["e_id"] = edge
+    values["batch"] = _to(out.batch, device)
+    values["num_sampled_nodes"] = out.num_sampled_nodes
+    values["num_sampled_edges"] = out.num_sampled_edges
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _fill_heterogeneous(

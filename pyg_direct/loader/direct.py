@@ -1,9 +1,7 @@
 """What our node and link loaders share: numbers, stages, statistics, and the iteration."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from typing import Any, Self
 from weakref import ref
 
@@ -27,7 +25,6 @@ from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
 from pyg_direct.loader.workers import end_workers, ending
 from pyg_direct.sampler import DirectNeighborSampler
-from pyg_direct.sampler.capture import no_captures
 
 MAX_EPOCHS_KEPT = 100
 
@@ -251,12 +248,11 @@ class DirectLoader:
     def _iterate(
         self, source: Iterator[Any], start: Callable[[Any], Callable[[], Any]]
     ) -> Iterator[Any]:
-        record, consumer = EpochRecord(self._epochs.running), threading.get_ident()
+        record = EpochRecord(self._epochs.running)
         self._records.append(record)
 
         def start_upload(item: Any) -> Callable[[], Any]:
-            with nullcontext() if threading.get_ident() == consumer else no_captures():
-                finish = start(item)
+            finish = start(item)
             return lambda: self._upload(finish())
 
         work = Work(

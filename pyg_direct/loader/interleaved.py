@@ -13,6 +13,7 @@ from typing import Any
 
 from pyg_direct.loader.pipeline import Source, Stages, as_error
 from pyg_direct.loader.spare import SpareTime
+from pyg_direct.sampler.capture import bar_captures
 
 # Of an iteration: kernels are loaded and graphs are captured by then, which is not for a thread.
 NUM_OWN_BATCHES = 4
@@ -39,7 +40,7 @@ class Interleaved(Iterator[Any]):
 
     def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
         self._ahead, self._depth = _Ahead(Source(source), stages), depth
-        self._stages, self._spare = stages, SpareTime()
+        self._stages, self._spare = stages, SpareTime(begin=bar_captures)
         self._num_batches = 0
         self._released: Any = None
         self._finalizer = weakref.finalize(self, _close, self._spare, self._ahead)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from pyg_direct.sampler.capture import bar_captures
+
 
 class Stages(Protocol):
     """How a batch comes to be."""
@@ -201,6 +203,8 @@ class _Lane:
             del error
 
     def _run(self) -> None:
+        # A sampler that somebody made of ours may work on the GPU.
+        bar_captures()
         while (request := self._requests.get()) is not None:
             if not self._is_closed:
                 self._results.put(self._answer(*request))

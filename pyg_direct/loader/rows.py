@@ -74,8 +74,8 @@ class BatchRows:
 
         Parameters
         ----------
-        storage : Data or storage of HeteroData
-            Of the batch; its attributes are set.
+        storage : dict, or storage of HeteroData
+            Of the batch; its items are set.
         group_name : node type, edge type, None, or (None, None)
             Which tensors.
         ids : int64 tensor, shape (N,)

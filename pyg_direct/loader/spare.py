@@ -55,9 +55,15 @@ class SpareTime:
 
     The thread that offers work, and settles it, is the one that is watched. The other one begins
     with the first offer, and knows nothing but the work.
+
+    Parameters
+    ----------
+    begin : callable, optional
+        Called first in the other thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[], None] | None = None) -> None:
+        self._begin = begin
         self._lock = threading.Lock()
         self._work: Callable[[], None] | None = None
         self._error: BaseException | None = None
@@ -96,6 +102,8 @@ class SpareTime:
         self._work = self._error = None
 
     def _run(self) -> None:
+        if self._begin is not None:
+            self._begin()
         reading = np.zeros(2, np.int64)
         while not self._watched[1]:
             _wait_for_sleep(self._watched, reading)

@@ -1,9 +1,9 @@
 """The stages of a batch on the CPU and on a GPU: sample, gather, hand over.
 
 On a GPU, sampling and gathering have streams of their own, and events take the place of waiting:
-the gather waits on the GPU for its ids, the consumer's stream for its rows. The host waits in two
-places: for the sizes of a batch, and for the consumer to be done with an earlier batch, which
-bounds memory.
+the gather waits on the GPU for its ids, the consumer's stream for its rows. What is no gather stays
+off the gather's stream, where it would keep the bus idle. The host waits in two places: for the
+sizes of a batch, and for the consumer to be done with an earlier batch, which bounds memory.
 """
 
 import threading
@@ -165,7 +165,8 @@ class CudaStages:
 
     def release(self) -> torch.cuda.Event | None:
         # docstring inherited
-        last, self._released = self._released, _event(torch.cuda.current_stream(self._index))
+        self._consumer = torch.cuda.current_stream(self._index)
+        last, self._released = self._released, _event(self._consumer)
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
             self._handed_over = None
@@ -199,9 +200,14 @@ class CudaStages:
 
     def gather(self, started: Callable[[], Any]) -> CudaProduct:  # docstring inherited
         count = GatherCount()
-        with self._gathering as stream:
+        with self._sampling as sampling:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
+            sampled = None if self._streams is None else sampling.record_event()
+        with self._gathering as stream:
+            if sampled is not None:
+                stream.wait_event(sampled)
+                keep_for(sample, stream)
             start = _event(stream)
             batch = self._work.gather(sample, count)
             gathered = _event(stream)
@@ -209,14 +215,13 @@ class CudaStages:
         return CudaProduct(batch=batch, count=count, gathered=gathered)
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited
-        stream = torch.cuda.current_stream(self._index)
         if self._streams is not None:
-            stream.wait_event(product.gathered)
-            keep_for(product.batch, stream)
+            self._consumer.wait_event(product.gathered)
+            keep_for(product.batch, self._consumer)
         with torch.cuda.nvtx.range("pyg_direct transform"):
             batch = self._work.finish(product.batch)
         self._record.add_batch(product.count, product.gathered)
-        self._handed_over = _event(stream)
+        self._handed_over = _event(self._consumer)
         if self._released is not None:
             self._record.add_events(WAIT, self._released, self._handed_over)
         return batch
@@ -231,12 +236,12 @@ class CudaStages:
 def sms_beside_a_model(device: torch.device) -> int | None:
     """Return how many multiprocessors a gather should take while a model runs; None on the CPU.
 
-    A quarter of them fetches nearly as fast as all (experiments/results/2026-12-01-gather-sms), and
-    leaves the others to the model alone.
+    An eighth of them fetches rows of up to 512 bytes as fast as all, and longer ones at nine tenths
+    of that (experiments/results/2026-12-01-gather-sms); the others are left to the model alone.
     """
     if device.type == "cpu":
         return None
-    return max(1, torch.cuda.get_device_properties(device).multi_processor_count // 4)
+    return max(1, torch.cuda.get_device_properties(device).multi_processor_count // 8)
 
 
 def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:

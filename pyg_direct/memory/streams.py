@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
+_WITHOUT_TENSORS = (int, float, str, type(None))
+
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """Return a context in which a CUDA device is the current one."""
@@ -50,8 +52,9 @@ class StreamTurn:
         """Return the stream."""
         torch.cuda.nvtx.range_push(self._name)
         self._last_index = torch.cuda.current_device()
-        self._last = torch.cuda.current_stream(self._index)
-        stream = self._given or self._last
+        # As three numbers: to make a stream of them takes torch several times as long.
+        self._last = torch._C._cuda_getCurrentStream(self._index)
+        stream = self._given or torch.cuda.current_stream(self._index)
         torch.cuda.set_stream(stream)
         return stream
 
@@ -61,7 +64,7 @@ class StreamTurn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        torch.cuda.set_stream(self._last)
+        torch._C._cuda_setStream(*self._last)
         if self._last_index != self._index:
             torch.cuda.set_device(self._last_index)
         torch.cuda.nvtx.range_pop()
@@ -107,7 +110,7 @@ def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
         if isinstance(value, Tensor):
             if value.is_cuda:
                 value.record_stream(stream)
-        elif value is not None and not isinstance(value, int | float | str):
+        elif not isinstance(value, _WITHOUT_TENSORS):
             keep_for(value, stream)
 
 

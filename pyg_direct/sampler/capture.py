@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from pyg_direct.kernels.dispatch import launch_shape
 from pyg_direct.kernels.join import copy_words
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
-from pyg_direct.memory.streams import on_device
+from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -32,8 +32,7 @@ MAX_SEEN = 1000
 _this_thread = threading.local()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureKey:
+class CaptureKey(NamedTuple):
     """What batches must share to be repeated by one graph."""
 
     layout: BatchLayout
@@ -44,7 +43,7 @@ class CaptureKey:
 
 
 class CapturedBatches:
-    """The graph of one layout, on one stream.
+    """The graph of one layout, on the stream that is current when it is made.
 
     Parameters
     ----------
@@ -68,34 +67,33 @@ class CapturedBatches:
         self._layout, self._packed, self._device = layout, self._host.cpu_view(), device
         self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
-        # When a batch is made, and when its copies are.
-        self._made, self._copied = torch.cuda.Event(blocking=True), torch.cuda.Event()
+        self._made = torch.cuda.Event(blocking=True)
         self._graph = torch.cuda.CUDAGraph()
         self._lock = threading.Lock()
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
-        current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+        self._stream, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
         # A capture may neither register memory nor load a kernel, and nothing has used these yet.
         packed, noted = (
             Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
         )
-        copy_words(1, 1, packed, 0, noted, stream=current.cuda_stream)
-        side.wait_stream(current)
+        copy_words(1, 1, packed, 0, noted, stream=self._stream.cuda_stream)
+        side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
             # Other threads may go on using the GPU meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
-                shape = launch_shape(layout.num_words)
-                copy_words(*shape, packed, layout.num_words, self._words, stream=side.cuda_stream)
+                _copy(packed, self._words, layout.num_words, side)
                 self._sampler = make_sampler()
-                self._sampler.launch(layout, self._words, noted=self._noted)
+                self._sampler.launch(layout, self._words)
+                _copy(self._words[1:], noted, layout.num_totals, side)
             finally:
                 self._graph.capture_end()
-        current.wait_stream(side)
+        self._stream.wait_stream(side)
 
     def start(
         self, key: int, seeds: dict[NodeType, Tensor], carried: Tensor | None
     ) -> "RepeatedBatch | None":
-        """Start a batch of the layout on the current stream.
+        """Start a batch of the layout on the stream of the graph.
 
         Parameters
         ----------
@@ -113,22 +111,22 @@ class CapturedBatches:
                 return None
             repeated = RepeatedBatch(self)
             self._repeated = weakref.ref(repeated)
-        stream = torch.cuda.current_stream(self._device.index)
-        # The copies of the batch before may still read the memory.
-        stream.wait_event(self._copied)
         # A batch that was dropped may not have read the host's words yet.
         self._made.synchronize()
         self._layout.pack(key, seeds, carried, out=self._packed)
         self._graph.replay()
-        self._made.record(stream)
+        self._made.record(self._stream)
         return repeated
 
     def _collect(self) -> Sampled:
         self._made.synchronize()
-        stream = torch.cuda.current_stream(self._device.index)
+        totals = self._noted.cpu_view().tolist()
         with on_device(self._device):
-            sampled = self._sampler.collect(stream.cuda_stream)
-        self._copied.record(stream)
+            handle = current_handle()
+            sampled = self._sampler.collect(totals, stream=handle)
+        if handle != self._stream.cuda_stream:
+            # The next batch will overwrite what the copies still read.
+            self._stream.wait_stream(torch.cuda.current_stream(self._device.index))
         return sampled
 
 
@@ -154,22 +152,22 @@ class RepeatedBatch:
         return sampled
 
 
+def _copy(source: Any, target: Any, num_words: int, stream: torch.cuda.Stream) -> None:
+    shape = launch_shape(num_words)
+    copy_words(*shape, source, num_words, target, stream=stream.cuda_stream)
+
+
 def _nothing() -> None:
     return None
 
 
-@contextmanager
-def no_captures() -> Iterator[None]:
-    """Let this thread capture nothing: its batches are launched kernel by kernel.
+def bar_captures() -> None:
+    """Let this thread capture nothing: batches that want it are launched kernel by kernel.
 
     During a capture torch lets no thread draw random numbers on the GPU, so a thread that samples
     beside a model, with its dropout, must not capture.
     """
     _this_thread.is_barred = True
-    try:
-        yield
-    finally:
-        _this_thread.is_barred = False
 
 
 @contextmanager

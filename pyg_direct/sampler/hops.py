@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pyg_direct.memory import MappedArray
 from pyg_direct.sampler.edges import Draw, HopEdges, Level
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes
@@ -81,9 +80,7 @@ class HopSampler:
         }
         self.has_waited = False
 
-    def launch(
-        self, layout: BatchLayout, words: Tensor, *, noted: MappedArray | None = None
-    ) -> None:
+    def launch(self, layout: BatchLayout, words: Tensor) -> None:
         """Start all hops; on a GPU, ``has_waited`` tells afterwards whether the host had to wait.
 
         Parameters
@@ -92,8 +89,6 @@ class HopSampler:
             Of ``words``.
         words : int64 tensor
             The packed batch, on the sampler's device. Its totals are overwritten.
-        noted : MappedArray of int64, shape (layout.num_totals,), optional
-            Where a GPU is to write the totals, so that no copy has to be asked for.
         """
         self._start(layout, words)
         for hop in range(self._num_hops):
@@ -112,9 +107,16 @@ class HopSampler:
             )
             for i, (kind, hops) in enumerate(self._edges.items())
         }
-        self._noted = noted
-        if noted is not None:
-            self._stages.note_totals(self._totals, noted)
+        # Where in ``totals`` each hop's numbers are; -1 where it had nothing to do.
+        levels = {kind: [each.get(kind) for each in self._frontiers] for kind in self._nodes}
+        self._node_places = {
+            kind: [-1 if each is None else each.place for each in reached]
+            for kind, reached in levels.items()
+        }
+        self._edge_places = {
+            kind: [-1 if each is None else each.draw.edges_place for each in hops]
+            for kind, hops in self._edges.items()
+        }
 
     def _start(self, layout: BatchLayout, words: Tensor) -> None:
         key, self._totals, seeds, carried = layout.unpack(words)
@@ -174,23 +176,24 @@ class HopSampler:
             if edges.bound > 0:
                 self._nodes[edges.relation.neighbor_type].relabel(edges)
 
-    def collect(self, stream: int | None = None) -> Sampled:
+    def collect(self, totals: list[int] | None = None, *, stream: int | None = None) -> Sampled:
         """Return the batch, cut to size, in memory of its own.
-
-        On a GPU the stream must have passed ``launch``, if totals were noted; otherwise this waits
-        for it.
 
         Parameters
         ----------
+        totals : list of int, optional
+            If the host knows them; otherwise it waits for them.
         stream : int, optional
             CUDA's handle of the current stream, if it is not the one of the launch.
         """
-        noted = self._totals if self._noted is None else self._noted.cpu_view()
-        totals = noted.tolist()
-        num_nodes = {kind: self._sizes_of(kind, totals) for kind in self._nodes}
+        totals = self._totals.tolist() if totals is None else totals
+        num_nodes = {
+            kind: [0 if each < 0 else totals[each + 1] - totals[each] for each in places]
+            for kind, places in self._node_places.items()
+        }
         num_edges = {
-            kind: [0 if e is None else int(totals[e.draw.edges_place]) for e in hops]
-            for kind, hops in self._edges.items()
+            kind: [0 if each < 0 else totals[each] for each in places]
+            for kind, places in self._edge_places.items()
         }
         arrays = [(self._nodes_joined[kind], sum(sizes)) for kind, sizes in num_nodes.items()]
         arrays += [(self._edges_joined[kind], sum(sizes)) for kind, sizes in num_edges.items()]
@@ -209,13 +212,6 @@ class HopSampler:
             num_nodes=num_nodes, num_edges=num_edges,
             carried=None if self._carried is None else next(cut)[0],
         )  # fmt: skip
-
-    def _sizes_of(self, kind: NodeType, totals: list[int]) -> list[int]:
-        levels = [frontier.get(kind) for frontier in self._frontiers]
-        return [
-            0 if level is None else totals[level.place + 1] - totals[level.place]
-            for level in levels
-        ]
 
 
 def _if_any(level: Level) -> Level | None:

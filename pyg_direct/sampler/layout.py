@@ -6,10 +6,11 @@ distinct seed and the distinct seeds in ascending order; and whatever else is to
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from pyg_direct.sampler.relation import NodeType
@@ -29,8 +30,7 @@ class Seeds:
     unique: Tensor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLayout:
+class BatchLayout(NamedTuple):
     """Where everything is in the array; batches of one layout differ in values alone.
 
     Parameters
@@ -97,9 +97,9 @@ class BatchLayout:
         words: IdArray = out.numpy()
         start = 1 + self.num_totals
         words[0], words[1:start] = key, 0
-        for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
+        for place, (kind, size) in enumerate(self.num_seeds):
             if size > 0:
-                words[1 + place + 1] = size
+                words[1 + place * (self.num_hops + 2) + 1] = size
                 stop = start + (3 if self.is_ranked else 1) * size
                 words[start : start + size] = ids = seeds[kind].numpy()
                 if self.is_ranked:
@@ -129,19 +129,24 @@ class BatchLayout:
         return words[:1], words[1 : 1 + self.num_totals], seeds, words[start:]
 
 
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rank(ids: IdArray, out: IdArray) -> None:
     """Write the first position of each distinct id, then the distinct ids in ascending order."""
     size = len(ids)
-    bits = size.bit_length()
-    # Positions in the low bits: no memory holds so many nodes that an id needs those.
-    keys = ids << bits
-    keys |= np.arange(size)
-    keys.sort()
     first, unique = out[:size], out[size:]
-    np.bitwise_and(keys, (1 << bits) - 1, out=first)
-    np.right_shift(keys, bits, out=unique)
-    is_head = unique[1:] != unique[:-1]
-    if np.count_nonzero(is_head) < len(is_head):
-        heads = np.concatenate([[0], np.flatnonzero(is_head) + 1])
-        places = heads[np.minimum(np.arange(size), len(heads) - 1)]
-        first[:], unique[:] = first[places], unique[places]
+    # Positions in the low bits: no memory holds so many nodes that an id needs those.
+    bits = 0
+    while size >> bits:
+        bits += 1
+    for place in range(size):
+        unique[place] = ids[place] << bits | place
+    unique.sort()
+    num_unique, last = 0, -1
+    for place in range(size):
+        key = unique[place]
+        if key >> bits != last:
+            last = key >> bits
+            first[num_unique] = key & ((1 << bits) - 1)
+            unique[num_unique] = last
+            num_unique += 1
+    first[num_unique:], unique[num_unique:] = first[num_unique - 1], last

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from pyg_direct.sampler.graph import SamplerGraph
@@ -23,14 +24,21 @@ def check_seeds(graph: SamplerGraph, kind: NodeType, ids: Tensor) -> Tensor:
     if ids.dtype != torch.int64 or ids.dim() != 1 or not ids.is_cpu or not ids.is_contiguous():
         ids = ids.detach().cpu().reshape(-1).long().contiguous()
     size = graph.num_nodes[kind]
-    values = ids.numpy()
-    # Of what is below 0 the unsigned value is the largest.
-    if len(values) and int(values.view(np.uint64).max()) >= size:
-        wrong = next(seed for seed in values.tolist() if not 0 <= seed < size)
+    wrong = _find_outside(ids.numpy(), size)
+    if wrong >= 0:
         raise IndexError(
-            f"seed {wrong} of node type {kind!r} is not a node, expected ids in [0, {size})"
+            f"seed {ids[wrong]} of node type {kind!r} is not a node, expected ids in [0, {size})"
         )
     return ids
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _find_outside(ids: np.ndarray, size: int) -> int:
+    """Return where the first id stands that is not in ``[0, size)``, -1 if there is none."""
+    for place in range(len(ids)):
+        if ids[place] < 0 or ids[place] >= size:
+            return place
+    return -1
 
 
 def find_seed_times(

@@ -3,16 +3,13 @@
 Both fill ``HopEdges`` with the same numbers.
 """
 
-from itertools import chain
-
 import torch
 from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
-from pyg_direct.kernels.dispatch import THREADS_PER_BLOCK, launch_shape
-from pyg_direct.kernels.join import MAX_CUT, copy_words, cut_columns, join_part
-from pyg_direct.kernels.launch import NO_SPAN, Span
-from pyg_direct.memory import MappedArray
+from pyg_direct.kernels.dispatch import launch_shape
+from pyg_direct.kernels.join import MAX_CUT, cut_columns, join_part
+from pyg_direct.kernels.launch import NO_SPAN
 from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
 
 # Bounds the memory of the lists that a weighted draw keeps, 16 bytes an entry.
@@ -99,10 +96,6 @@ class CpuStages:
     def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> list[Tensor]:
         """Return of each array, of two dimensions, the first columns that are in use: here all."""
         return [rows for rows, _ in arrays]
-
-    def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
-        """Write the totals where the host reads them."""
-        noted.cpu_view().copy_(totals)
 
 
 class CudaStages:
@@ -223,24 +216,24 @@ class CudaStages:
 
         It is filled on a stream, by default that of the launches.
         """
-        sizes = [rows.shape[0] * size for rows, size in arrays]
-        out = torch.empty(sum(sizes), dtype=torch.int64, device=arrays[0][0].device)
+        num_items = sum(rows.shape[0] * size for rows, size in arrays)
+        out = torch.empty(num_items, dtype=torch.int64, device=arrays[0][0].device)
+        parts: list[Tensor] = []
+        stop = 0
         for first in range(0, len(arrays), MAX_CUT):
-            few, num_items = arrays[first : first + MAX_CUT], sum(sizes[first : first + MAX_CUT])
-            if num_items > 0:
-                given = [(rows, rows.shape[1], rows.shape[0], size) for rows, size in few]
-                nothing = [(out, 0, 0, 0)] * (MAX_CUT - len(few))
+            start, given = stop, []
+            for rows, size in arrays[first : first + MAX_CUT]:
+                num_rows, length = rows.shape
+                parts.append(out.as_strided((num_rows, size), (size, 1), stop))
+                given += [rows, length, num_rows, size]
+                stop += num_rows * size
+            given += [out, 0, 0, 0] * (MAX_CUT - len(given) // 4)
+            if stop > start:
                 cut_columns(
-                    *launch_shape(num_items), *chain.from_iterable(given + nothing),
-                    out[sum(sizes[:first]) :], stream=self.stream if stream is None else stream,
+                    *launch_shape(stop - start), *given, out[start:],
+                    stream=self.stream if stream is None else stream,
                 )  # fmt: skip
-        parts = zip(arrays, out.split(sizes), strict=True)
-        return [part.view(rows.shape[0], size) for (rows, size), part in parts]
-
-    def note_totals(self, totals: Tensor, noted: MappedArray) -> None:
-        """Write the totals where the host reads them, once the stream has come so far."""
-        target = Span(noted.device_address, noted.num_bytes)
-        copy_words(1, THREADS_PER_BLOCK, totals, totals.numel(), target, stream=self.stream)
+        return parts
 
 
 Stages = CpuStages | CudaStages
