@@ -93,6 +93,42 @@ def scatter_rows_cpu(table, index, rows):
             table[target, byte] = rows[i, byte]
 
 
+@cuda.jit(device=True)
+def gather_ticket(
+    first, stop, base, shift, index, places, has_places, out, num_rows, row_bytes, num_steps,
+    log_lanes, wrong, table, piece_bytes,
+):  # fmt: skip
+    """Copy the rows of one ticket: those that the ids from ``first`` to ``stop`` name."""
+    rows_per_step = LANES_PER_WARP >> log_lanes
+    num_bytes = num_rows * row_bytes
+    for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
+        a = locate_word(
+            step, first, stop, shift, index, places, has_places, num_rows, row_bytes, num_steps,
+            log_lanes, wrong,
+        )  # fmt: skip
+        b = locate_word(
+            step + 1, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            num_steps, log_lanes, wrong,
+        )  # fmt: skip
+        c = locate_word(
+            step + 2, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            num_steps, log_lanes, wrong,
+        )  # fmt: skip
+        d = locate_word(
+            step + 3, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            num_steps, log_lanes, wrong,
+        )  # fmt: skip
+        # All four reads cross the bus before the first of them is needed.
+        word_a = read_word(base, table, piece_bytes, shift, num_bytes, a[0])
+        word_b = read_word(base, table, piece_bytes, shift, num_bytes, b[0])
+        word_c = read_word(base, table, piece_bytes, shift, num_bytes, c[0])
+        word_d = read_word(base, table, piece_bytes, shift, num_bytes, d[0])
+        store_pieces(out, row_bytes, piece_bytes, a, word_a)
+        store_pieces(out, row_bytes, piece_bytes, b, word_b)
+        store_pieces(out, row_bytes, piece_bytes, c, word_c)
+        store_pieces(out, row_bytes, piece_bytes, d, word_d)
+
+
 @cache
 def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_rows_kernel(
@@ -100,38 +136,14 @@ def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
         log_lanes, rows_per_ticket, tickets, wrong, table,
     ):  # fmt: skip
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
-        rows_per_step = LANES_PER_WARP >> log_lanes
-        num_bytes = num_rows * row_bytes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
-            for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
-                a = locate_word(
-                    step, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, num_steps, log_lanes, wrong,
-                )  # fmt: skip
-                b = locate_word(
-                    step + 1, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, num_steps, log_lanes, wrong,
-                )  # fmt: skip
-                c = locate_word(
-                    step + 2, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, num_steps, log_lanes, wrong,
-                )  # fmt: skip
-                d = locate_word(
-                    step + 3, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, num_steps, log_lanes, wrong,
-                )  # fmt: skip
-                # All four reads cross the bus before the first of them is needed.
-                word_a = read_word(base, table, piece_bytes, shift, num_bytes, a[0])
-                word_b = read_word(base, table, piece_bytes, shift, num_bytes, b[0])
-                word_c = read_word(base, table, piece_bytes, shift, num_bytes, c[0])
-                word_d = read_word(base, table, piece_bytes, shift, num_bytes, d[0])
-                store_pieces(out, row_bytes, piece_bytes, a, word_a)
-                store_pieces(out, row_bytes, piece_bytes, b, word_b)
-                store_pieces(out, row_bytes, piece_bytes, c, word_c)
-                store_pieces(out, row_bytes, piece_bytes, d, word_d)
+            gather_ticket(
+                first, stop, base, shift, index, places, has_places, out, num_rows, row_bytes,
+                num_steps, log_lanes, wrong, table, piece_bytes,
+            )  # fmt: skip
             first = from_first_lane(drawn)
         return_tickets(tickets, num_warps)
 

@@ -125,18 +125,38 @@ def launch_walk(
         Arguments of the kernel behind those that every walk has.
     """
     table, num_ids = span_of(table), index.shape[0]
+    walk, words, shift = walk_of(table, rows, row_bytes)
+    kernel_for(walk.piece_bytes, index.itemsize)(
+        *walk_shape(launch), words, shift, index, index if places is None else places,
+        int(places is not None), rows, num_ids, table.num_bytes // row_bytes, row_bytes,
+        walk.num_steps, walk.log_lanes, launch.rows_per_ticket, launch.tickets, launch.wrong,
+        *more, stream=launch.stream,
+    )  # fmt: skip
+
+
+def walk_of(table: Span, rows: Any, row_bytes: int) -> tuple[RowWalk, Span, int]:
+    """Return how a table is walked, its words from a line on, and where in them it starts.
+
+    Parameters
+    ----------
+    table : Span
+        R rows of B bytes.
+    rows : array
+        The other side.
+    row_bytes : int
+        ``B``.
+    """
     shift = table.address % LINE_BYTES
-    walk = row_walk(row_bytes, shift, address_of(rows) % WORD_BYTES)
     # The walk counts words from a line, and its last word may end behind the last row.
     num_bytes = -(-(table.num_bytes + shift) // WORD_BYTES) * WORD_BYTES
+    walk = row_walk(row_bytes, shift, address_of(rows) % WORD_BYTES)
+    return walk, Span(table.address - shift, num_bytes), shift
+
+
+def walk_shape(launch: GatherLaunch) -> tuple[int, int]:
+    """Return blocks, and threads a block."""
     warps_per_block = -(-launch.num_warps // launch.max_blocks)
-    kernel_for(walk.piece_bytes, index.itemsize)(
-        -(-launch.num_warps // warps_per_block), LANES_PER_WARP * warps_per_block,
-        Span(table.address - shift, num_bytes), shift, index,
-        index if places is None else places, int(places is not None), rows, num_ids,
-        table.num_bytes // row_bytes, row_bytes, walk.num_steps, walk.log_lanes,
-        launch.rows_per_ticket, launch.tickets, launch.wrong, *more, stream=launch.stream,
-    )  # fmt: skip
+    return -(-launch.num_warps // warps_per_block), LANES_PER_WARP * warps_per_block
 
 
 @cuda.jit(device=True)

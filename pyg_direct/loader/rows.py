@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from pyg_direct.loader.stats import GatherCount
 from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore, DirectGraphStore
-from pyg_direct.tables import Request
+from pyg_direct.tables import Request, gather_all
 
 
 class BatchRows:
@@ -91,9 +91,10 @@ class BatchRows:
             is_sorted=is_sorted and self._is_trusted,
             max_sms=self._max_sms,
         )
-        for name in self.names(group_name):
-            table = self.feature_store.table(group_name, name)
-            storage[name] = table.gather(request)
+        names = self.names(group_name)
+        tables = [self.feature_store.table(group_name, name) for name in names]
+        for name, table, rows in zip(names, tables, gather_all(tables, request), strict=True):
+            storage[name] = rows
             count.add(table, request)
 
     def fetch(self, batch: Any, name: Any) -> None:

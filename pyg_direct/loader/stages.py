@@ -218,8 +218,11 @@ class CudaStages:
         if self._streams is not None:
             self._consumer.wait_event(product.gathered)
             keep_for(product.batch, self._consumer)
-        with torch.cuda.nvtx.range("pyg_direct transform"):
+        torch.cuda.nvtx.range_push("pyg_direct transform")
+        try:
             batch = self._work.finish(product.batch)
+        finally:
+            torch.cuda.nvtx.range_pop()
         self._record.add_batch(product.count, product.gathered)
         self._handed_over = _event(self._consumer)
         if self._released is not None:

@@ -46,7 +46,8 @@ class StreamTurn:
     def __init__(
         self, device: torch.device, stream: torch.cuda.Stream | None = None, *, name: str
     ) -> None:
-        self._index, self._given, self._name = device.index, stream, name
+        self._index = torch.cuda.current_device() if device.index is None else device.index
+        self._given, self._name = stream, name
 
     def __enter__(self) -> torch.cuda.Stream:
         """Return the stream."""

@@ -8,6 +8,7 @@ from pyg_direct.tables.plan import GatherPlan, plan_gather
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 from pyg_direct.tables.tiered import TieredTable
+from pyg_direct.tables.together import gather_all
 
 __all__ = [
     "DeviceTable",
@@ -18,5 +19,6 @@ __all__ = [
     "Request",
     "Table",
     "TieredTable",
+    "gather_all",
     "plan_gather",
 ]

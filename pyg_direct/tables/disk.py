@@ -41,6 +41,10 @@ class DiskTable(TieredTable):
         # docstring inherited
         return self.rows()[index].to(self.device, copy=True)
 
+    def pair_piece(self, request: Request) -> int | None:
+        # docstring inherited
+        return None
+
     def _map(self) -> None:
         """Leave the file to the page cache."""
 

@@ -1,5 +1,6 @@
 """A table whose rows stay in host memory; a GPU reads them in place."""
 
+import math
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from pyg_direct.kernels.gather import (
     scatter_rows_cpu,
 )
 from pyg_direct.kernels.launch import Span
-from pyg_direct.kernels.walk import GatherLaunch
+from pyg_direct.kernels.pair import TableOfPair, gather_pair
+from pyg_direct.kernels.walk import WORD_BYTES, GatherLaunch
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.tables.notes import StreamNotes, notes_of
@@ -142,13 +144,7 @@ class HostTable(Table):
         gather_rows_cpu(self._numpy_bytes(), ids.numpy(), as_bytes(out).numpy())
 
     def _gather_cuda(self, request: Request, out: Tensor, is_checked: bool) -> None:
-        plan = self._plan(
-            len(request),
-            self._host_share(),
-            is_sorted=request.is_sorted,
-            is_trusted=is_checked,
-            max_sms=request.max_sms,
-        )
+        plan = self._plan_of(request, is_trusted=is_checked)
         if plan.way == INDEX_SELECT:
             alias = self._selectable_alias()
             torch.index_select(alias, 0, request.ids(self.device), out=out.view(alias.dtype))
@@ -164,6 +160,51 @@ class HostTable(Table):
         if not is_checked:
             torch.cuda.current_stream().synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
+
+    def pair_piece(self, request: Request) -> int | None:
+        """Return the widest store, in bytes, of a launch that reads another table too.
+
+        None if the table answers the request alone: by the CPU or by torch, or because ids have to
+        be checked, hot rows looked up, or hits counted. Two tables of one piece make a pair.
+        """
+        self._check_open()
+        if self.device.type == "cpu" or not request.is_trusted or not len(request):
+            return None
+        if not self.row_bytes or self._plan_of(request).way == INDEX_SELECT:
+            return None
+        return math.gcd(WORD_BYTES, self.row_bytes, self._device_span().address)
+
+    def gather_with(self, other: "HostTable", request: Request) -> tuple[Tensor, Tensor]:
+        """Return rows of this table and of another one, read by one launch.
+
+        Parameters
+        ----------
+        other : HostTable
+            On the same device, and of the same ``pair_piece``, which is not None.
+        request : Request
+            Of both.
+        """
+        # The longer rows take the time: they decide about the order.
+        if self.row_bytes < other.row_bytes:
+            return other.gather_with(self, request)[::-1]
+        plans = [table._plan_of(request) for table in (self, other)]
+        with on_device(self.device):
+            rows = self._new_rows(request), other._new_rows(request)
+            stream = current_handle()
+            notes = notes_of(self.device, stream)
+            ids, places = self._in_order_of(plans[0], request, notes, stream)
+            first, second = (
+                TableOfPair(table._device_span(), out, table.row_bytes, plan.rows_per_ticket)
+                for table, out, plan in zip((self, other), rows, plans, strict=True)
+            )
+            gather_pair(first, second, ids, launch=notes.launch(plans[0], stream), places=places)
+        return rows
+
+    def _plan_of(self, request: Request, *, is_trusted: bool = True) -> GatherPlan:
+        return self._plan(
+            len(request), self._host_share(), is_sorted=request.is_sorted, is_trusted=is_trusted,
+            max_sms=request.max_sms,
+        )  # fmt: skip
 
     def _in_order_of(
         self, plan: GatherPlan, request: Request, notes: StreamNotes, stream: int

@@ -78,8 +78,12 @@ class Table(ABC):
 
     def _gather_new(self, request: Request) -> Tensor:
         """Return the rows in memory of their own."""
+        return self._gather_into(request, self._new_rows(request))
+
+    def _new_rows(self, request: Request) -> Tensor:
+        """Return memory for the rows of a request."""
         shape = (len(request), *self.shape[1:])
-        return self._gather_into(request, torch.empty(shape, dtype=self.dtype, device=self.device))
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def _gather_into(self, request: Request, out: Tensor) -> Tensor:
         if out.numel():

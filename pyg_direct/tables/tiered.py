@@ -199,6 +199,11 @@ class TieredTable(HostTable):
         self._count(request)
         return tier.table._gather_new(request)
 
+    def pair_piece(self, request: Request) -> int | None:
+        # docstring inherited
+        is_plain = self._tier is None and self._counts is None
+        return super().pair_piece(request) if is_plain else None
+
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier
         self._count(request)
