@@ -19,7 +19,6 @@ from pyg_direct.loader.stages import (
     CudaStages,
     StreamPairs,
     Work,
-    sms_beside_a_model,
 )
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
@@ -72,7 +71,7 @@ class DirectLoader:
             exclude=exclude,
             is_trusted=isinstance(sampler, DirectNeighborSampler)
             and self.transform_sampler_output is None,
-            max_sms=sms_beside_a_model(self._device) if self.depth > 0 else None,
+            is_background=self.depth > 0,
         )
         # torch lets nobody replace its data set, but PyG's range would lose a batch's number.
         self.__dict__["dataset"] = Positions(len(self.dataset))

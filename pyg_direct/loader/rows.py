@@ -29,7 +29,7 @@ class BatchRows:
     is_trusted : bool
         Ids come from a sampler of ours as they are, and are not checked again. Nodes then come hop
         by hop, each in ascending order, so that rows need no sort before they are read.
-    max_sms : int, optional
+    is_background : bool
         See ``Request``.
 
     Raises
@@ -46,10 +46,10 @@ class BatchRows:
         *,
         exclude: Iterable[Any] = (),
         is_trusted: bool = True,
-        max_sms: int | None = None,
+        is_background: bool = False,
     ) -> None:
         self.feature_store, self._is_trusted = feature_store, is_trusted
-        self._max_sms = max_sms
+        self._is_background = is_background
         self._excluded = _check_exclude(feature_store, exclude)
         self._check_sizes(graph_store)
 
@@ -89,7 +89,7 @@ class BatchRows:
             ids,
             is_trusted=self._is_trusted,
             is_sorted=is_sorted and self._is_trusted,
-            max_sms=self._max_sms,
+            is_background=self._is_background,
         )
         names = self.names(group_name)
         tables = [self.feature_store.table(group_name, name) for name in names]

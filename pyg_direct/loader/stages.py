@@ -236,17 +236,6 @@ class CudaStages:
             self._pairs.put_back(streams)
 
 
-def sms_beside_a_model(device: torch.device) -> int | None:
-    """Return how many multiprocessors a gather should take while a model runs; None on the CPU.
-
-    An eighth of them fetches rows of up to 512 bytes as fast as all, and longer ones at nine tenths
-    of that (experiments/results/2026-12-01-gather-sms); the others are left to the model alone.
-    """
-    if device.type == "cpu":
-        return None
-    return max(1, torch.cuda.get_device_properties(device).multi_processor_count // 8)
-
-
 def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:
     # Blocking: whoever waits for it sleeps, and leaves the CPU to others.
     event = torch.cuda.Event(enable_timing=True, blocking=True)

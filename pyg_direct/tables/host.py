@@ -113,16 +113,15 @@ class HostTable(Table):
         *,
         is_sorted: bool = False,
         is_trusted: bool = False,
-        max_sms: int | None = None,
+        is_background: bool = False,
     ) -> GatherPlan:
-        if self.max_sms is not None:
-            max_sms = self.max_sms if max_sms is None else min(max_sms, self.max_sms)
         # Requests of about the same size have one plan, which is then at hand.
         rounding = max(0, num_ids.bit_length() - PLANNED_BITS)
         return _plan_once(
             row_bytes=self.row_bytes, num_ids=num_ids >> rounding << rounding,
-            num_rows=self.num_rows, num_sms=_num_sms(self.device), max_sms=max_sms,
-            is_sorted=is_sorted, is_trusted=is_trusted, host_share=host_share,
+            num_rows=self.num_rows, num_sms=_num_sms(self.device), max_sms=self.max_sms,
+            is_sorted=is_sorted, is_trusted=is_trusted, is_background=is_background,
+            host_share=host_share,
         )  # fmt: skip
 
     def _host_share(self) -> float:
@@ -203,7 +202,7 @@ class HostTable(Table):
     def _plan_of(self, request: Request, *, is_trusted: bool = True) -> GatherPlan:
         return self._plan(
             len(request), self._host_share(), is_sorted=request.is_sorted, is_trusted=is_trusted,
-            max_sms=request.max_sms,
+            is_background=request.is_background,
         )  # fmt: skip
 
     def _in_order_of(

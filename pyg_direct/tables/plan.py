@@ -34,6 +34,10 @@ TICKET_BYTES, NEAR_BYTES = 2_048, 2**16
 # takes all warps, which cost little. But where rows are far apart it takes few, and more only if at
 # least half stand on the device: in inverse proportion to the share that does not.
 MANY_HITS_SHARE = 0.5
+# Beside a model a gather keeps so small a share of the multiprocessors busy. An eighth of them
+# brings rows of up to 512 bytes over the bus as fast as all do, longer ones at nine tenths of that;
+# rows on the device take more.
+BUS_SHARE, DEVICE_SHARE = 8, 4
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -95,6 +99,7 @@ def plan_gather(
     max_sms: int | None = None,
     is_sorted: bool = False,
     is_trusted: bool = True,
+    is_background: bool = False,
     host_share: float = 1.0,
 ) -> GatherPlan:
     """Plan a gather from host memory.
@@ -114,6 +119,8 @@ def plan_gather(
     is_trusted : bool
         The ids are known to be valid. Only then may torch's kernel run: a wrong id would end the
         CUDA context.
+    is_background : bool
+        A model runs meanwhile, and should have most of the GPU.
     host_share : float
         Expected share of the ids whose rows cross the bus; the rest stand on the device. Between 0
         and 1 torch's kernel never runs: it knows of one place alone.
@@ -137,12 +144,15 @@ def plan_gather(
         is_fast_in_torch = row_bytes % VECTOR_BYTES == 0 and (
             not is_sorted or row_bytes >= LONG_ROW_BYTES
         )
-        is_plain = is_trusted and max_sms is None and host_share == 1
+        is_plain = is_trusted and max_sms is None and not is_background and host_share == 1
         if is_plain and (is_fast_in_torch or num_ids <= FEWEST_IDS):
             way = INDEX_SELECT
     else:
         way = order
     max_blocks, spacing = min(num_sms, max_sms or num_sms), table_bytes / num_read
+    if is_background:
+        share = BUS_SHARE if host_share == 1 else DEVICE_SHARE
+        max_blocks = max(1, min(max_blocks, num_sms // share))
     num_warps = WARPS_PER_BLOCK * num_sms
     if is_sorted or way == order:
         num_warps = num_sms * _warps_per_sm(row_bytes, table_bytes, spacing, host_share)

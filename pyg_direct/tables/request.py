@@ -26,8 +26,8 @@ class Request:
         The ids are in ascending order, or in a few runs that are, as samplers give them.
     is_distinct : bool
         No id comes twice, as a trusted caller knows.
-    max_sms : int, optional
-        How many multiprocessors a GPU may keep busy with it; all that the table may by default.
+    is_background : bool
+        A model runs meanwhile: the gather leaves it most of the GPU's multiprocessors.
 
     Raises
     ------
@@ -44,7 +44,7 @@ class Request:
         is_trusted: bool = False,
         is_sorted: bool = False,
         is_distinct: bool = False,
-        max_sms: int | None = None,
+        is_background: bool = False,
     ) -> None:
         if index.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"index holds {index.dtype}, expected torch.int32 or torch.int64")
@@ -52,7 +52,7 @@ class Request:
             raise ValueError(f"index has shape {tuple(index.shape)}, expected one dimension")
         self.index = index
         self.is_trusted, self.is_sorted = is_trusted, is_sorted
-        self.is_distinct, self.max_sms = is_distinct, max_sms
+        self.is_distinct, self.is_background = is_distinct, is_background
         self._ids: dict[torch.device, Tensor] = {}
         self._sorted: tuple[Tensor, Tensor] | None = None
         self._partitioned: tuple[Tensor, Tensor] | None = None

@@ -22,9 +22,9 @@ def _gather(kernel_memory, tables, index, places=None, rows_per_ticket=(2, 3), *
     with kernel_memory(*tables, *outs, index, order, tickets, wrong) as arrays:
         first, second, out, other_out, ids, order, *notes = arrays
         sides = [
-            pair.TableOfPair(span_of(table), target, table.shape[1], rows)
-            for table, target, rows in zip(
-                (first, second), (out, other_out), rows_per_ticket, strict=True
+            pair.TableOfPair(span_of(memory), target, table.shape[1], rows)
+            for memory, target, table, rows in zip(
+                (first, second), (out, other_out), tables, rows_per_ticket, strict=True
             )
         ]
         for _ in range(2):  # the kernel leaves the tickets as it found them

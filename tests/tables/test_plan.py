@@ -17,8 +17,7 @@ def plan(row_bytes, num_ids, table_bytes, **options):
         row_bytes=row_bytes,
         num_ids=num_ids,
         num_rows=table_bytes // row_bytes,
-        num_sms=132,
-        **options,
+        **{"num_sms": 132, **options},
     )
 
 
@@ -43,7 +42,9 @@ def test_few_ids_go_to_torch(row_bytes):
     assert plan(row_bytes, 1_000, 8 * GIB).way == INDEX_SELECT
 
 
-@pytest.mark.parametrize("options", [{"is_trusted": False}, {"max_sms": 33}])
+@pytest.mark.parametrize(
+    "options", [{"is_trusted": False}, {"max_sms": 33}, {"is_background": True}]
+)
 def test_torch_gets_no_ids_that_may_be_wrong_and_keeps_no_limit(options):
     assert plan(512, 1_000, 8 * GIB, **options).way == AS_REQUESTED
 
@@ -118,6 +119,23 @@ def test_max_sms_bounds_blocks_and_warps(host_share, num_ids, max_sms):
 
     assert 1 <= limited.max_blocks <= min(max_sms, 132)
     assert 1 <= limited.num_warps <= limited.max_blocks * 32
+
+
+@pytest.mark.parametrize(("host_share", "blocks"), [(1.0, 16), (0.97, 33), (0.05, 33)])
+@pytest.mark.parametrize(("max_sms", "fewest"), [(None, 132), (8, 8)])
+def test_in_the_background_most_multiprocessors_stay_free(host_share, blocks, max_sms, fewest):
+    options = {"is_sorted": True, "host_share": host_share, "max_sms": max_sms}
+
+    behind = plan(512, 1_000_000, 8 * GIB, is_background=True, **options)
+
+    assert behind.max_blocks == min(blocks, fewest)
+    assert behind.num_warps == min(
+        plan(512, 1_000_000, 8 * GIB, **options).num_warps, 32 * behind.max_blocks
+    )
+
+
+def test_in_the_background_of_a_small_gpu_one_multiprocessor_works():
+    assert plan(512, 1_000_000, 8 * GIB, num_sms=4, is_background=True).max_blocks == 1
 
 
 def test_max_sms_is_checked():

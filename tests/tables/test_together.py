@@ -45,12 +45,14 @@ def test_every_table_gives_its_rows(device, num_ids, is_trusted, is_sorted):
     tables = [HostTable(MappedArray(each), device, name=name) for name, each in values.items()]
     ids = torch.randint(NUM_ROWS, (num_ids,))
     ids = ids.sort().values if is_sorted else ids
-    request = Request(ids.to(device), is_trusted=is_trusted, is_sorted=is_sorted, max_sms=2)
+    request = Request(
+        ids.to(device), is_trusted=is_trusted, is_sorted=is_sorted, is_background=True
+    )
 
     found = gather_all(tables, request)
 
     for rows, each in zip(found, values.values(), strict=True):
-        assert rows.device == device
+        assert rows.device.type == device.type
         assert torch.equal(rows.cpu(), each[ids])
 
 
@@ -66,7 +68,7 @@ def test_all_kinds_of_tables_together(device):
     tables[2].set_hot(torch.arange(0, NUM_ROWS, 3))
     ids = torch.randint(NUM_ROWS, (2_000,))
 
-    found = gather_all(tables, Request(ids.to(device), is_trusted=True, max_sms=2))
+    found = gather_all(tables, Request(ids.to(device), is_trusted=True, is_background=True))
 
     for rows, name in zip(found, ("x", "y", "z", "y", "y"), strict=True):
         assert torch.equal(rows.cpu(), values[name][ids])
@@ -81,7 +83,9 @@ def test_a_closed_table_is_refused(device):
     tables[1].close()
 
     with pytest.raises(ValueError, match="closed; put the tensor again"):
-        gather_all(tables, Request(torch.arange(3, device=device), is_trusted=True, max_sms=1))
+        gather_all(
+            tables, Request(torch.arange(3, device=device), is_trusted=True, is_background=True)
+        )
 
 
 @pytest.mark.gpu
@@ -91,10 +95,10 @@ def test_tables_of_one_store_make_pairs(monkeypatch):
     tables = [HostTable(MappedArray(each), device, name=name) for name, each in _values().items()]
     ids = torch.arange(2_000, device=device)
 
-    gather_all(tables, Request(ids, is_trusted=True, is_sorted=True, max_sms=2))
+    gather_all(tables, Request(ids, is_trusted=True, is_sorted=True, is_background=True))
     assert launched == [{"x", "y"}, {"mask", "byte"}]
 
-    gather_all(tables, Request(ids, is_sorted=True, max_sms=2))
+    gather_all(tables, Request(ids, is_sorted=True, is_background=True))
     assert len(launched) == 2
 
 
@@ -103,11 +107,11 @@ def test_hot_rows_and_counted_hits_are_read_alone(monkeypatch):
     launched = _count_launches(monkeypatch)
     device, values = torch.device("cuda", 0), _values()
     first, second = (TieredTable(MappedArray(values[name]), device) for name in ("x", "y"))
-    request = Request(torch.arange(2_000, device=device), is_trusted=True, max_sms=2)
+    request = Request(torch.arange(2_000, device=device), is_trusted=True, is_background=True)
 
     second.count_hits()
     gather_all([first, second], request)
-    assert second.hits == (2_000, 0)
+    assert second.hits.num_rows == 2_000
     second.count_hits(False)
     first.set_hot(torch.arange(10))
     gather_all([first, second], request)
