@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_direct.loader.rows import BatchRows
@@ -62,13 +63,7 @@ def make_batch(
     is_on_gpu = rows.feature_store.device.type == "cuda"
     if isinstance(out, SamplerOutput):
         batch = (custom_cls or (DeviceData if is_on_gpu else Data))()
-        values = _homogeneous_values(rows, out, count)
-        if custom_cls is None:
-            # One after another they would take PyG several times as long.
-            batch._store._mapping.update(values)
-        else:
-            for name, value in values.items():
-                setattr(batch, name, value)
+        set_values(batch, _homogeneous_values(rows, out, count))
         if out.orig_row is not None and out.orig_col is not None:
             batch._orig_edge_index = _edge_index(
                 out.orig_row, out.orig_col, rows.feature_store.device
@@ -96,7 +91,7 @@ def _homogeneous_values(rows: BatchRows, out: SamplerOutput, count: GatherCount)
     values["batch"] = _to(out.batch, device)
     values["num_sampled_nodes"] = out.num_sampled_nodes
     values["num_sampled_edges"] = out.num_sampled_edges
-    return {name: value for name, value in values.items() if value is not None}
+    return values
 
 
 def _fill_heterogeneous(
@@ -123,6 +118,30 @@ def _fill_heterogeneous(
         batch.set_value_dict("batch", {key: _to(ids, device) for key, ids in out.batch.items()})
     batch.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
     batch.set_value_dict("num_sampled_edges", out.num_sampled_edges)
+
+
+def set_values(target: Any, values: dict[str, Any]) -> None:
+    """Set attributes of a new batch, or of a storage of one; those that are None are left out.
+
+    Parameters
+    ----------
+    target : Data, BaseStorage, or an object of a class of the user's
+        The last gets its attributes one by one. With PyG's own that would take several times as
+        long, to find none of the setters and cached values that it looks for.
+    values : dict
+        By name.
+    """
+    if isinstance(target, BaseStorage):
+        target._mapping.update(_without_none(values))
+    elif type(target) in (Data, DeviceData):
+        target._store._mapping.update(_without_none(values))
+    else:
+        for name, value in _without_none(values).items():
+            setattr(target, name, value)
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
+from pyg_direct.loader.batch import set_values
+
 
 def label_nodes(
     batch: Data | HeteroData, metadata: tuple[Any, ...], input_type: Any, device: torch.device
@@ -28,8 +30,8 @@ def label_nodes(
         Of the batch.
     """
     input_id, seed_time = (_to(each, device) for each in metadata)
-    seeds = batch if input_type is None else batch[input_type]
-    seeds.input_id, seeds.seed_time, seeds.batch_size = input_id, seed_time, input_id.numel()
+    values = {"input_id": input_id, "seed_time": seed_time, "batch_size": input_id.numel()}
+    set_values(batch if input_type is None else batch[input_type], values)
 
 
 def label_links(

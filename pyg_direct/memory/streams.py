@@ -107,22 +107,21 @@ def keep_for(values: Any, stream: torch.cuda.Stream) -> None:
     stream : torch.cuda.Stream
         Which uses them, and did not make them.
     """
+    if isinstance(values, Tensor):
+        if values.is_cuda:
+            values.record_stream(stream)
+        return
     for value in _parts(values):
-        if isinstance(value, Tensor):
-            if value.is_cuda:
-                value.record_stream(stream)
-        elif not isinstance(value, _WITHOUT_TENSORS):
+        if not isinstance(value, _WITHOUT_TENSORS):
             keep_for(value, stream)
 
 
 def _parts(values: Any) -> Iterable[Any]:
-    if isinstance(values, BaseData):
-        return [value for storage in values.stores for value in storage.to_dict().values()]
-    if isinstance(values, dict):
-        return values.values()
     if isinstance(values, list | tuple):
         return values
-    if isinstance(values, Tensor):
-        return (values,)
+    if isinstance(values, dict):
+        return values.values()
+    if isinstance(values, BaseData):
+        return [storage._mapping for storage in values.stores]
     slots = [getattr(values, name, None) for name in getattr(values, "__slots__", ())]
     return [*getattr(values, "__dict__", {}).values(), *slots]

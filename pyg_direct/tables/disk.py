@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.kernels.gather import gather_rows_cpu
+from pyg_direct.tables.plan import GatherPlan
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.tiered import TieredTable
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
@@ -41,7 +42,7 @@ class DiskTable(TieredTable):
         # docstring inherited
         return self.rows()[index].to(self.device, copy=True)
 
-    def pair_piece(self, request: Request) -> int | None:
+    def pair_plan(self, request: Request) -> GatherPlan | None:
         # docstring inherited
         return None
 

@@ -160,44 +160,53 @@ class HostTable(Table):
             torch.cuda.current_stream().synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
 
-    def pair_piece(self, request: Request) -> int | None:
-        """Return the widest store, in bytes, of a launch that reads another table too.
+    def pair_plan(self, request: Request) -> GatherPlan | None:
+        """Return how a launch that reads another table too answers a request.
 
-        None if the table answers the request alone: by the CPU or by torch, or because ids have to
-        be checked, hot rows looked up, or hits counted. Two tables of one piece make a pair.
+        None if the table answers it alone: by the CPU or by torch, or because ids have to be
+        checked, hot rows looked up, or hits counted. Two tables of one ``piece_bytes`` make a pair.
         """
         self._check_open()
         if self.device.type == "cpu" or not request.is_trusted or not len(request):
             return None
-        if not self.row_bytes or self._plan_of(request).way == INDEX_SELECT:
-            return None
+        plan = self._plan_of(request) if self.row_bytes else None
+        return None if plan is None or plan.way == INDEX_SELECT else plan
+
+    @property
+    def piece_bytes(self) -> int:
+        """The widest store that rows of the table allow, in bytes: 4, 2 or 1."""
         return math.gcd(WORD_BYTES, self.row_bytes, self._device_span().address)
 
-    def gather_with(self, other: "HostTable", request: Request) -> tuple[Tensor, Tensor]:
+    def gather_with(
+        self, other: "HostTable", request: Request, plans: tuple[GatherPlan, GatherPlan]
+    ) -> tuple[Tensor, Tensor]:
         """Return rows of this table and of another one, read by one launch.
 
         Parameters
         ----------
         other : HostTable
-            On the same device, and of the same ``pair_piece``, which is not None.
+            On the same device, and of the same ``piece_bytes``.
         request : Request
             Of both.
+        plans : pair of GatherPlan
+            The ``pair_plan`` of both.
         """
         # The longer rows take the time: they decide about the order.
         if self.row_bytes < other.row_bytes:
-            return other.gather_with(self, request)[::-1]
-        plans = [table._plan_of(request) for table in (self, other)]
+            return other.gather_with(self, request, plans[::-1])[::-1]
         with on_device(self.device):
-            rows = self._new_rows(request), other._new_rows(request)
+            rows, other_rows = self._new_rows(request), other._new_rows(request)
             stream = current_handle()
             notes = notes_of(self.device, stream)
             ids, places = self._in_order_of(plans[0], request, notes, stream)
-            first, second = (
-                TableOfPair(table._device_span(), out, table.row_bytes, plan.rows_per_ticket)
-                for table, out, plan in zip((self, other), rows, plans, strict=True)
-            )
-            gather_pair(first, second, ids, launch=notes.launch(plans[0], stream), places=places)
-        return rows
+            gather_pair(
+                TableOfPair(self._device_span(), rows, self.row_bytes, plans[0].rows_per_ticket),
+                TableOfPair(
+                    other._device_span(), other_rows, other.row_bytes, plans[1].rows_per_ticket
+                ),
+                ids, launch=notes.launch(plans[0], stream), places=places,
+            )  # fmt: skip
+        return rows, other_rows
 
     def _plan_of(self, request: Request, *, is_trusted: bool = True) -> GatherPlan:
         return self._plan(

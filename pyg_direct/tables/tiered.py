@@ -19,7 +19,7 @@ from pyg_direct.tables.device import DeviceTable
 from pyg_direct.tables.host import HostTable
 from pyg_direct.tables.hot import HitCount, Tier, num_hot_rows
 from pyg_direct.tables.notes import notes_of
-from pyg_direct.tables.plan import MANY_HITS_SHARE
+from pyg_direct.tables.plan import MANY_HITS_SHARE, GatherPlan
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.words import as_bytes, as_words, word_bytes
 
@@ -199,10 +199,10 @@ class TieredTable(HostTable):
         self._count(request)
         return tier.table._gather_new(request)
 
-    def pair_piece(self, request: Request) -> int | None:
+    def pair_plan(self, request: Request) -> GatherPlan | None:
         # docstring inherited
         is_plain = self._tier is None and self._counts is None
-        return super().pair_piece(request) if is_plain else None
+        return super().pair_plan(request) if is_plain else None
 
     def _gather(self, request: Request, out: Tensor) -> None:
         tier = self._tier

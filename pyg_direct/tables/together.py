@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pyg_direct.tables.host import HostTable
+from pyg_direct.tables.plan import GatherPlan
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 
@@ -25,16 +26,17 @@ def gather_all(tables: Sequence[Table], request: Request) -> list[Tensor]:
         As ``Table.gather`` returns them.
     """
     rows: dict[int, Tensor] = {}
-    waiting: dict[int, tuple[int, HostTable]] = {}
+    # By piece of a store: what looks for a partner.
+    waiting: dict[int, tuple[int, HostTable, GatherPlan]] = {}
     for place, table in enumerate(tables):
-        piece = table.pair_piece(request) if isinstance(table, HostTable) else None
-        if piece is None or not isinstance(table, HostTable):
+        plan = table.pair_plan(request) if isinstance(table, HostTable) else None
+        if plan is None or not isinstance(table, HostTable):
             rows[place] = table.gather(request)
-        elif piece in waiting:
-            partner, other = waiting.pop(piece)
-            rows[partner], rows[place] = other.gather_with(table, request)
+        elif table.piece_bytes in waiting:
+            partner, other, its_plan = waiting.pop(table.piece_bytes)
+            rows[partner], rows[place] = other.gather_with(table, request, (its_plan, plan))
         else:
-            waiting[piece] = place, table
-    for place, table in waiting.values():
-        rows[place] = table.gather(request)
+            waiting[table.piece_bytes] = place, table, plan
+    for place, alone, _ in waiting.values():
+        rows[place] = alone.gather(request)
     return [rows[place] for place in range(len(tables))]

@@ -28,10 +28,10 @@ def _count_launches(monkeypatch):
     launched = []
     gather_with = HostTable.gather_with
 
-    def spy(self, other, request):
+    def spy(self, other, request, plans):
         if self.row_bytes >= other.row_bytes:
             launched.append({self.name, other.name})
-        return gather_with(self, other, request)
+        return gather_with(self, other, request, plans)
 
     monkeypatch.setattr(HostTable, "gather_with", spy)
     return launched
