@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, types
 
-# It has clocks of other threads; elsewhere work is done when it is settled.
+# Linux has clocks of other threads; elsewhere work is done when it is settled.
 CAN_WATCH = sys.platform == "linux"
 # Clocks of threads have other numbers.
 NOBODY = 0

@@ -160,6 +160,7 @@ class CudaStages:
         sampling, gathering = self._streams or (None, None)
         self._sampling = StreamTurn(device, sampling, name="pyg_direct sample")
         self._gathering = StreamTurn(device, gathering, name="pyg_direct gather")
+        self._sampled = torch.cuda.Event()
         self._handed_over: torch.cuda.Event | None = None
         self._released: torch.cuda.Event | None = None
 
@@ -203,10 +204,10 @@ class CudaStages:
         with self._sampling as sampling:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
-            sampled = None if self._streams is None else sampling.record_event()
+            self._sampled.record(sampling)
         with self._gathering as stream:
-            if sampled is not None:
-                stream.wait_event(sampled)
+            if self._streams is not None:
+                stream.wait_event(self._sampled)
                 keep_for(sample, stream)
             start = _event(stream)
             batch = self._work.gather(sample, count)
