@@ -1,8 +1,7 @@
 """Gather the rows of the same ids from two tables at once.
 
-Features and labels of the same nodes stand in tables of their own. One launch takes the host half
-as long as two, and the short rows are read while the bus waits for translations of the long ones'
-addresses.
+Features and labels of the same nodes stand in tables of their own, and one launch takes the host
+half as long as two.
 
 Shape legend: ``R`` rows of a table, ``N`` requested rows, ``B`` bytes a row.
 """

@@ -67,6 +67,8 @@ class GatherPlan:
         Rows that a warp takes at a time.
     num_warps, max_blocks : int
         Warps of our kernel, and the multiprocessors that they keep busy at most.
+    is_sparse : bool
+        Rows are so far apart, in so large a table, that hardly two share a translation.
     ordered_s, unordered_s : float
         Estimated seconds on the bus in order of address, with what the order costs, and in the
         order of the request.
@@ -76,6 +78,7 @@ class GatherPlan:
     rows_per_ticket: int
     num_warps: int
     max_blocks: int
+    is_sparse: bool
     ordered_s: float
     unordered_s: float
 
@@ -133,7 +136,7 @@ def plan_gather(
     if max_sms is not None and max_sms < 1:
         raise ValueError(f"max_sms is {max_sms}, expected 1 or more")
     if host_share == 0:
-        return GatherPlan(ON_DEVICE, 0, 0, 0, 0.0, 0.0)
+        return GatherPlan(ON_DEVICE, 0, 0, 0, False, 0.0, 0.0)
     table_bytes, num_read = row_bytes * num_rows, num_ids * host_share
     unordered_s, sorted_s, (ordered_s, order) = _estimate(row_bytes, num_read, num_rows)
     if num_ids > MOST_PARTITIONED:
@@ -153,9 +156,10 @@ def plan_gather(
     if is_background:
         share = BUS_SHARE if host_share == 1 else DEVICE_SHARE
         max_blocks = max(1, min(max_blocks, num_sms // share))
+    is_sparse = spacing > FAR_BYTES and table_bytes > LARGE_BYTES
     num_warps = WARPS_PER_BLOCK * num_sms
     if is_sorted or way == order:
-        num_warps = num_sms * _warps_per_sm(row_bytes, table_bytes, spacing, host_share)
+        num_warps = num_sms * _warps_per_sm(row_bytes, is_sparse, host_share)
     num_warps = min(num_warps, WARPS_PER_BLOCK * max_blocks)
     rows_per_ticket = max(1, TICKET_BYTES // row_bytes) if spacing <= NEAR_BYTES else 1
     if order == SORTED:
@@ -163,7 +167,9 @@ def plan_gather(
         rows_per_ticket *= 4
     rows_per_ticket = max(1, min(rows_per_ticket, num_ids // num_warps))
     num_warps = min(num_warps, -(-num_ids // rows_per_ticket))
-    return GatherPlan(way, rows_per_ticket, num_warps, max_blocks, ordered_s, unordered_s)
+    return GatherPlan(
+        way, rows_per_ticket, num_warps, max_blocks, is_sparse, ordered_s, unordered_s
+    )
 
 
 def _estimate(
@@ -191,12 +197,11 @@ def _estimate(
     )
 
 
-def _warps_per_sm(row_bytes: int, table_bytes: float, spacing: float, host_share: float) -> int:
-    """Return the warps that read rows in order best, so many bytes apart, for each SM there is."""
-    is_far = spacing > FAR_BYTES and table_bytes > LARGE_BYTES
-    if host_share < 1 and not is_far:
+def _warps_per_sm(row_bytes: int, is_sparse: bool, host_share: float) -> int:
+    """Return the warps that read rows in order best, for each multiprocessor that there is."""
+    if host_share < 1 and not is_sparse:
         return WARPS_PER_BLOCK
-    warps = (FAR_WARPS_PER_SM if is_far else WARPS_PER_SM) * -(-row_bytes // WARP_BYTES)
+    warps = (FAR_WARPS_PER_SM if is_sparse else WARPS_PER_SM) * -(-row_bytes // WARP_BYTES)
     return math.ceil(warps / host_share) if host_share <= MANY_HITS_SHARE else warps
 
 

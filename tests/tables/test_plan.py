@@ -70,6 +70,7 @@ def test_the_further_rows_are_apart_the_fewer_warps_read_them():
 
     assert [each.num_warps for each in (dense, sparse, far)] == [4 * 132, 4 * 132, 2 * 132]
     assert [each.rows_per_ticket for each in (dense, sparse, far)] == [16, 1, 1]
+    assert [each.is_sparse for each in (dense, sparse, far)] == [False, False, True]
     assert plan(1024, 100_000, 32 * GIB).num_warps == 4 * 132
 
 
