@@ -2,9 +2,10 @@
 
 All cases train the same model on the same graph in one run. The first case is the baseline that the
 others are compared with. Each is warmed up, and then timed over epochs of a fixed number of
-batches; the epoch of median time counts. A case that makes nothing ahead (``depth: 0``) also tells
-how long each stage takes alone: ``sample_s`` and ``gather_s`` are that then, and ``train_alone_s``
-is the time of batches that are there already.
+batches; the epoch of median time counts. Where all cases fit into memory at once they take turns,
+an epoch each, so that what changes on the machine meanwhile changes for all of them. A case that
+makes nothing ahead (``depth: 0``) also tells how long each stage takes alone: ``sample_s`` and
+``gather_s`` are that then, and ``train_alone_s`` is the time of batches that are there already.
 """
 
 import time
@@ -40,6 +41,7 @@ def run(
     num_batches: int,
     num_epochs: int,
     trim: bool,
+    take_turns: bool = False,
     device: str | None = None,
     seed: int = 42,
 ) -> list[dict[str, Any]]:
@@ -63,6 +65,8 @@ def run(
         Batches of an epoch, and epochs timed.
     trim : bool
         Leave out of each layer what no later one reads, as PyG's ``trim_to_layer`` does.
+    take_turns : bool
+        Keep all cases in memory, and time an epoch of each in turn; or one case after the other.
     device : str or None
         See ``choose_device``.
     seed : int
@@ -74,26 +78,35 @@ def run(
     data = make_graph(**graph, seed=seed, device=place)
     wait_for(place)
     print(f"graph: {data.num_edges:,} edges in {time.perf_counter() - start_s:.1f} s", flush=True)
-    seeds = data.seeds(batch_size * num_batches, seed=seed)
-    options = {"num_neighbors": num_neighbors, "batch_size": batch_size, "seed": seed}
+    options = {
+        "seeds": data.seeds(batch_size * num_batches, seed=seed), "num_neighbors": num_neighbors,
+        "batch_size": batch_size, "seed": seed, "device": place,
+    }  # fmt: skip
+    usable = [case for case in chosen if place.type == "cuda" or not case.needs_gpu]
+    for case in chosen:
+        if case not in usable:
+            print(f"left out: {case.name}, which needs a GPU", flush=True)
+
+    def time_cases(cases: list[Case]) -> list[_Timing]:
+        timings = []
+        for case in cases:
+            model = _make_model(data, hidden_channels, len(num_neighbors), seed).to(place)
+            batches = make_batches(data, case, **options)
+            timings.append(_Timing(batches, _Trainer(model, trim), place, case.depth == 0))
+        for _ in range(num_epochs):
+            for timing in timings:
+                timing.time_epoch()
+        return timings
+
     rows: list[dict[str, Any]] = []
     spans = {}
-    for case in chosen:
-        if place.type == "cpu" and case.needs_gpu:
-            print(f"left out: {case.name}, which needs a GPU", flush=True)
-            continue
-        batches = make_batches(data, case, seeds=seeds, device=place, **options)
-        model = _make_model(data, hidden_channels, len(num_neighbors), seed).to(place)
-        trainer = _Trainer(model, trim)
-        numbers, spans[case.name] = _measure(batches, trainer, num_epochs, place)
-        numbers["train_alone_s"] = None
-        if case.depth == 0:
-            numbers["train_alone_s"] = _measure_training(batches, trainer, num_epochs, place)
-        # The next case needs the memory.
-        del batches, model, trainer
-        row = {"case": case.name, **asdict(case), **numbers}
-        rows.append({**row, **_compare(rows, row)})
-        print(_line(rows[-1]), flush=True)
+    # What is not timed together is in memory one after the other.
+    for together in [usable] if take_turns else [[case] for case in usable]:
+        results = [each.result() for each in time_cases(together)]
+        for case, (numbers, spans[case.name]) in zip(together, results, strict=True):
+            row = {"case": case.name, **asdict(case), **numbers}
+            rows.append({**row, **_compare(rows, row)})
+            print(_line(rows[-1]), flush=True)
     draw_timeline(spans, "timeline.png")
     return rows
 
@@ -127,14 +140,35 @@ class _Trainer:
         return torch.as_tensor(total)
 
 
-def _measure(
-    batches: Batches, trainer: _Trainer, num_epochs: int, place: torch.device
-) -> tuple[dict[str, Any], tuple[StageSpan, ...]]:
-    """Time epochs after a part of one that warms up, and return the median one."""
-    trainer.train(islice(batches, NUM_WARM_UPS))
-    wait_for(place)
-    epochs = [_measure_epoch(batches, trainer, place) for _ in range(num_epochs)]
-    return sorted(epochs, key=lambda epoch: epoch[0]["epoch_s"])[num_epochs // 2]
+class _Timing:
+    """Times epochs of one case, after a part of one that warms up."""
+
+    def __init__(
+        self, batches: Batches, trainer: _Trainer, place: torch.device, is_training_alone: bool
+    ) -> None:
+        self._batches, self._trainer, self._place = batches, trainer, place
+        self._epochs: list[tuple[dict[str, Any], tuple[StageSpan, ...]]] = []
+        self._alone_s: list[float] = []
+        trainer.train(islice(batches, NUM_WARM_UPS))
+        self._kept = list(islice(batches, NUM_KEPT)) if is_training_alone else []
+        # The batches' memory is new to the caches.
+        trainer.train(self._kept)
+        wait_for(place)
+
+    def time_epoch(self) -> None:
+        """Time an epoch, and where that is asked for, training on as many batches made before."""
+        self._epochs.append(_measure_epoch(self._batches, self._trainer, self._place))
+        if self._kept:
+            start_s = time.perf_counter()
+            self._trainer.train(islice(cycle(self._kept), len(self._batches)))
+            wait_for(self._place)
+            self._alone_s.append(time.perf_counter() - start_s)
+
+    def result(self) -> tuple[dict[str, Any], tuple[StageSpan, ...]]:
+        """Return the numbers of the epoch of median time, and its stages."""
+        middle = len(self._epochs) // 2
+        row, spans = sorted(self._epochs, key=lambda epoch: epoch[0]["epoch_s"])[middle]
+        return row | {"train_alone_s": sorted(self._alone_s)[middle] if self._kept else None}, spans
 
 
 def _measure_epoch(
@@ -161,21 +195,6 @@ def _measure_epoch(
         "loss": float(loss) / len(batches),
     }
     return row, stats.spans
-
-
-def _measure_training(
-    batches: Batches, trainer: _Trainer, num_epochs: int, place: torch.device
-) -> float:
-    """Return the median seconds of training on as many batches as an epoch has, all made before."""
-    kept = list(islice(batches, NUM_KEPT))
-    seconds = []
-    for _ in range(num_epochs + 1):
-        start_s = time.perf_counter()
-        trainer.train(islice(cycle(kept), len(batches)))
-        wait_for(place)
-        seconds.append(time.perf_counter() - start_s)
-    # The first one warms up: the batches' memory is new to the caches.
-    return sorted(seconds[1:])[num_epochs // 2]
 
 
 def _compare(rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, float | None]:

@@ -25,10 +25,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("trim", [False, True], ids=["whole", "trimmed"])
-def test_run_measures_every_case(device, trim, capsys):
+@pytest.mark.parametrize("take_turns", [False, True], ids=["one by one", "in turn"])
+def test_run_measures_every_case(device, take_turns, trim, capsys):
     rows = minibatch.run(
         graph=GRAPH, cases=CASES, num_neighbors=[4, 3], batch_size=16, hidden_channels=8,
-        num_batches=5, num_epochs=2, trim=trim, device=str(device),
+        num_batches=5, num_epochs=2, trim=trim, take_turns=take_turns,
+        device=str(device),
     )  # fmt: skip
 
     printed = capsys.readouterr().out
