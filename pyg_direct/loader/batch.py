@@ -100,16 +100,16 @@ def _fill_heterogeneous(
     device = rows.feature_store.device
     for node_type, ids in out.node.items():
         node = _to(ids, device)
-        batch[node_type].num_nodes = node.numel()
-        rows.fill(batch[node_type], node_type, node, count=count, is_sorted=True)
-        batch[node_type].n_id = node
+        values = {"num_nodes": node.numel()}
+        rows.fill(values, node_type, node, count=count, is_sorted=True)
+        set_values(batch[node_type], values | {"n_id": node})
     for edge_type, row in out.row.items():
         storage = batch[edge_type]
-        storage.edge_index = _edge_index(row, out.col[edge_type], device)
+        values = {"edge_index": _edge_index(row, out.col[edge_type], device)}
         edge = _to((out.edge or {}).get(edge_type), device)
         if edge is not None:
-            rows.fill(storage, edge_type, edge, count=count)
-            storage.e_id = edge
+            rows.fill(values, edge_type, edge, count=count)
+        set_values(storage, values | {"e_id": edge})
         if out.orig_row is not None and out.orig_col is not None:
             storage._orig_edge_index = _edge_index(
                 out.orig_row[edge_type], out.orig_col[edge_type], device

@@ -63,19 +63,19 @@ class BatchRows:
 
     def fill(
         self,
-        storage: Any,
+        values: dict[str, Any],
         group_name: Any,
         ids: Tensor,
         *,
         count: GatherCount,
         is_sorted: bool = False,
     ) -> None:
-        """Put the rows of a group's tensors into a batch.
+        """Get the rows of a group's tensors.
 
         Parameters
         ----------
-        storage : dict, or storage of HeteroData
-            Of the batch; its items are set.
+        values : dict
+            Gets them by name.
         group_name : node type, edge type, None, or (None, None)
             Which tensors.
         ids : int64 tensor, shape (N,)
@@ -94,7 +94,7 @@ class BatchRows:
         names = self.names(group_name)
         tables = [self.feature_store.table(group_name, name) for name in names]
         for name, table, rows in zip(names, tables, gather_all(tables, request), strict=True):
-            storage[name] = rows
+            values[name] = rows
             count.add(table, request)
 
     def fetch(self, batch: Any, name: Any) -> None:
