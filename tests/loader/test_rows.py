@@ -130,16 +130,49 @@ def test_pairs_of_nodes_are_no_edge_tensors():
 
 
 class _MyBatch(Data):
-    pass
+    @property
+    def n_id(self):
+        return self["n_id"]
+
+    @n_id.setter
+    def n_id(self, n_id):
+        self["n_id"], self["is_set"] = n_id, True
 
 
 class _MyHeteroBatch(HeteroData):
     pass
 
 
+def test_original_edges_of_a_sampler_are_kept_out_of_sight(device):
+    """PyG's loaders keep them for ``edge_index`` of induced and bidirectional subgraphs."""
+
+    def give_original(out):
+        out.orig_row, out.orig_col = out.col, out.row
+        return out
+
+    loader = NeighborLoader(
+        from_data(make_data(), device), [2], transform_sampler_output=give_original
+    )
+
+    batch = next(iter(loader))
+
+    assert batch._orig_edge_index.equal(batch.edge_index.flip(0))
+    assert "_orig_edge_index" not in batch
+
+
+def test_a_batch_has_no_attribute_that_is_none(device):
+    for data, input_nodes in ((make_data(), None), (make_hetero_data(), "paper")):
+        batch = next(iter(NeighborLoader(from_data(data, device), [2], input_nodes)))
+
+        assert all(value is not None for store in batch.stores for value in store.values())
+        assert all("seed_time" not in store for store in batch.stores)
+
+
 def test_custom_cls(device):
     loader = NeighborLoader(from_data(make_data(), device), [2], custom_cls=_MyBatch)
-    assert type(next(iter(loader))) is _MyBatch
+    batch = next(iter(loader))
+    assert type(batch) is _MyBatch
+    assert batch.is_set
 
     stores = from_data(make_hetero_data(), device)
     loader = NeighborLoader(stores, [2], "paper", custom_cls=_MyHeteroBatch)
