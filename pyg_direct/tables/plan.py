@@ -34,10 +34,9 @@ TICKET_BYTES, NEAR_BYTES = 2_048, 2**16
 # takes all warps, which cost little. But where rows are far apart it takes few, and more only if at
 # least half stand on the device: in inverse proportion to the share that does not.
 MANY_HITS_SHARE = 0.5
-# Beside a model a gather keeps so small a share of the multiprocessors busy. An eighth of them
-# brings rows of up to 512 bytes over the bus as fast as all do, longer ones at nine tenths of that;
-# rows on the device take more.
-BUS_SHARE, DEVICE_SHARE = 8, 4
+# Beside a model a gather keeps an eighth of the multiprocessors busy, which bring rows of up to 512
+# bytes over the bus as fast as all do; or a quarter, where rows are longer or stand on the device.
+SMALL_SHARE, LARGE_SHARE = 8, 4
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
 
@@ -154,7 +153,8 @@ def plan_gather(
         way = order
     max_blocks, spacing = min(num_sms, max_sms or num_sms), table_bytes / num_read
     if is_background:
-        share = BUS_SHARE if host_share == 1 else DEVICE_SHARE
+        is_small = host_share == 1 and row_bytes <= WARP_BYTES
+        share = SMALL_SHARE if is_small else LARGE_SHARE
         max_blocks = max(1, min(max_blocks, num_sms // share))
     is_sparse = spacing > FAR_BYTES and table_bytes > LARGE_BYTES
     num_warps = WARPS_PER_BLOCK * num_sms

@@ -122,17 +122,19 @@ def test_max_sms_bounds_blocks_and_warps(host_share, num_ids, max_sms):
     assert 1 <= limited.num_warps <= limited.max_blocks * 32
 
 
-@pytest.mark.parametrize(("host_share", "blocks"), [(1.0, 16), (0.97, 33), (0.05, 33)])
-@pytest.mark.parametrize(("max_sms", "fewest"), [(None, 132), (8, 8)])
-def test_in_the_background_most_multiprocessors_stay_free(host_share, blocks, max_sms, fewest):
+@pytest.mark.parametrize(
+    ("row_bytes", "host_share", "blocks"),
+    [(8, 1.0, 16), (512, 1.0, 16), (516, 1.0, 33), (512, 0.97, 33), (512, 0.05, 33)],
+)
+@pytest.mark.parametrize("max_sms", [None, 8])
+def test_in_the_background_most_multiprocessors_stay_free(row_bytes, host_share, blocks, max_sms):
     options = {"is_sorted": True, "host_share": host_share, "max_sms": max_sms}
 
-    behind = plan(512, 1_000_000, 8 * GIB, is_background=True, **options)
+    free = plan(row_bytes, 1_000_000, 8 * GIB, **options)
+    behind = plan(row_bytes, 1_000_000, 8 * GIB, is_background=True, **options)
 
-    assert behind.max_blocks == min(blocks, fewest)
-    assert behind.num_warps == min(
-        plan(512, 1_000_000, 8 * GIB, **options).num_warps, 32 * behind.max_blocks
-    )
+    assert behind.max_blocks == min(blocks, max_sms or blocks)
+    assert behind.num_warps == min(free.num_warps, 32 * behind.max_blocks)
 
 
 def test_in_the_background_of_a_small_gpu_one_multiprocessor_works():
