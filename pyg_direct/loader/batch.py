@@ -82,16 +82,17 @@ def make_batch(
 def _homogeneous_values(rows: BatchRows, out: SamplerOutput, count: GatherCount) -> dict[str, Any]:
     device = rows.feature_store.device
     node, edge = _to(out.node, device), _to(out.edge, device)
-    values = {"edge_index": _edge_index(out.row, out.col, device), "num_nodes": node.numel()}
-    rows.fill(values, None, node, count=count, is_sorted=True)
-    values["n_id"] = node
-    if edge is not None:
-        rows.fill(values, HOMOGENEOUS_EDGES, edge, count=count)
-        values["e_id"] = edge
-    values["batch"] = _to(out.batch, device)
-    values["num_sampled_nodes"] = out.num_sampled_nodes
-    values["num_sampled_edges"] = out.num_sampled_edges
-    return values
+    return {
+        "edge_index": _edge_index(out.row, out.col, device),
+        "num_nodes": node.numel(),
+        **rows.gather(None, node, count=count, is_sorted=True),
+        "n_id": node,
+        **rows.gather(HOMOGENEOUS_EDGES, edge, count=count),
+        "e_id": edge,
+        "batch": _to(out.batch, device),
+        "num_sampled_nodes": out.num_sampled_nodes,
+        "num_sampled_edges": out.num_sampled_edges,
+    }
 
 
 def _fill_heterogeneous(
@@ -100,16 +101,14 @@ def _fill_heterogeneous(
     device = rows.feature_store.device
     for node_type, ids in out.node.items():
         node = _to(ids, device)
-        values = {"num_nodes": node.numel()}
-        rows.fill(values, node_type, node, count=count, is_sorted=True)
-        set_values(batch[node_type], values | {"n_id": node})
+        values = rows.gather(node_type, node, count=count, is_sorted=True)
+        set_values(batch[node_type], {"num_nodes": node.numel(), **values, "n_id": node})
     for edge_type, row in out.row.items():
         storage = batch[edge_type]
-        values = {"edge_index": _edge_index(row, out.col[edge_type], device)}
+        edge_index = _edge_index(row, out.col[edge_type], device)
         edge = _to((out.edge or {}).get(edge_type), device)
-        if edge is not None:
-            rows.fill(values, edge_type, edge, count=count)
-        set_values(storage, values | {"e_id": edge})
+        values = rows.gather(edge_type, edge, count=count)
+        set_values(storage, {"edge_index": edge_index, **values, "e_id": edge})
         if out.orig_row is not None and out.orig_col is not None:
             storage._orig_edge_index = _edge_index(
                 out.orig_row[edge_type], out.orig_col[edge_type], device
@@ -131,17 +130,14 @@ def set_values(target: Any, values: dict[str, Any]) -> None:
     values : dict
         By name.
     """
+    values = {name: value for name, value in values.items() if value is not None}
     if isinstance(target, BaseStorage):
-        target._mapping.update(_without_none(values))
+        target._mapping.update(values)
     elif type(target) in (Data, DeviceData):
-        target._store._mapping.update(_without_none(values))
+        target._store._mapping.update(values)
     else:
-        for name, value in _without_none(values).items():
+        for name, value in values.items():
             setattr(target, name, value)
-
-
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:

@@ -61,30 +61,24 @@ class BatchRows:
             if name not in self._excluded and (group_name, name) not in self._excluded
         ]
 
-    def fill(
-        self,
-        values: dict[str, Any],
-        group_name: Any,
-        ids: Tensor,
-        *,
-        count: GatherCount,
-        is_sorted: bool = False,
-    ) -> None:
-        """Get the rows of a group's tensors.
+    def gather(
+        self, group_name: Any, ids: Tensor | None, *, count: GatherCount, is_sorted: bool = False
+    ) -> dict[Any, Tensor]:
+        """Return the rows of a group's tensors, by name.
 
         Parameters
         ----------
-        values : dict
-            Gets them by name.
         group_name : node type, edge type, None, or (None, None)
             Which tensors.
-        ids : int64 tensor, shape (N,)
-            On the device of the store.
+        ids : int64 tensor, shape (N,), or None
+            On the device of the store; None has no rows.
         count : GatherCount
             Gets what was read.
         is_sorted : bool
             Trusted ids are in order, or in a few runs that are.
         """
+        if ids is None:
+            return {}
         request = Request(
             ids,
             is_trusted=self._is_trusted,
@@ -93,9 +87,10 @@ class BatchRows:
         )
         names = self.names(group_name)
         tables = [self.feature_store.table(group_name, name) for name in names]
-        for name, table, rows in zip(names, tables, gather_all(tables, request), strict=True):
-            values[name] = rows
+        rows = gather_all(tables, request)
+        for table in tables:
             count.add(table, request)
+        return dict(zip(names, rows, strict=True))
 
     def fetch(self, batch: Any, name: Any) -> None:
         """Put the rows of one tensor into a batch, by its ``n_id`` or ``e_id``, which are checked.

@@ -97,9 +97,9 @@ class BatchLayout(NamedTuple):
         words: IdArray = out.numpy()
         start = 1 + self.num_totals
         words[0], words[1:start] = key, 0
-        for place, (kind, size) in enumerate(self.num_seeds):
+        for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
             if size > 0:
-                words[1 + place * (self.num_hops + 2) + 1] = size
+                words[1 + place + 1] = size
                 stop = start + (3 if self.is_ranked else 1) * size
                 words[start : start + size] = ids = seeds[kind].numpy()
                 if self.is_ranked:

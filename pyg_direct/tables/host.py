@@ -1,6 +1,5 @@
 """A table whose rows stay in host memory; a GPU reads them in place."""
 
-import math
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from pyg_direct.kernels.gather import (
 )
 from pyg_direct.kernels.launch import Span
 from pyg_direct.kernels.pair import TableOfPair, gather_pair
-from pyg_direct.kernels.walk import WORD_BYTES, GatherLaunch
+from pyg_direct.kernels.walk import LINE_BYTES, GatherLaunch, row_walk
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.tables.notes import StreamNotes, notes_of
@@ -165,8 +164,8 @@ class HostTable(Table):
 
         None if the table answers it alone: by the CPU or by torch; because ids have to be checked,
         hot rows looked up, or hits counted; or because its rows are so far apart that those of
-        another table would crowd out their translations (labels beside the features of
-        papers100M: 4.9 ms instead of 4.6). Two tables of one ``piece_bytes`` make a pair.
+        another table would crowd out their translations. Two tables of one ``piece_bytes`` make a
+        pair.
         """
         self._check_open()
         if self.device.type == "cpu" or not request.is_trusted or not len(request):
@@ -176,8 +175,9 @@ class HostTable(Table):
 
     @property
     def piece_bytes(self) -> int:
-        """The widest store that rows of the table allow, in bytes: 4, 2 or 1."""
-        return math.gcd(WORD_BYTES, self.row_bytes, self._device_span().address)
+        """The widest store into new memory that rows of the table allow, in bytes: 4, 2 or 1."""
+        shift = self._device_span().address % LINE_BYTES
+        return row_walk(self.row_bytes, shift, 0).piece_bytes
 
     def gather_with(
         self, other: "HostTable", request: Request, plans: tuple[GatherPlan, GatherPlan]

@@ -29,8 +29,7 @@ def gather_all(tables: Sequence[Table], request: Request) -> list[Tensor]:
     # By piece of a store: what looks for a partner.
     waiting: dict[int, tuple[int, HostTable, GatherPlan]] = {}
     for place, table in enumerate(tables):
-        plan = table.pair_plan(request) if isinstance(table, HostTable) else None
-        if plan is None or not isinstance(table, HostTable):
+        if not isinstance(table, HostTable) or (plan := table.pair_plan(request)) is None:
             rows[place] = table.gather(request)
         elif table.piece_bytes in waiting:
             partner, other, its_plan = waiting.pop(table.piece_bytes)

@@ -3,17 +3,10 @@ import pytest
 
 from pyg_direct.kernels import gather, reference, walk
 from pyg_direct.kernels.launch import IS_SIMULATOR
+from tests.kernels.rows import random_bytes
 
 ROW_BYTES = [1, 2, 3, 4, 8, 12, 30, 31, 128, 129, 132, 400, 1172]
 NUM_IDS = [0, 1, 31, 33]
-
-
-def _random_bytes(num_rows, row_bytes, offset=0):
-    """Rows of random bytes whose first lies ``offset`` bytes after a line of 128."""
-    rng = np.random.default_rng(42)
-    memory = rng.integers(0, 256, num_rows * row_bytes + 256, dtype=np.uint8)
-    start = -memory.ctypes.data % 128 + offset
-    return memory[start : start + num_rows * row_bytes].reshape(num_rows, row_bytes)
 
 
 def _notes():
@@ -29,7 +22,7 @@ def _ids(num_ids, num_rows, unique=False):
 @pytest.mark.parametrize("num_ids", NUM_IDS)
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_gather_rows_cpu_equals_reference(row_bytes, num_ids):
-    table, index = _random_bytes(37, row_bytes), _ids(num_ids, 37)
+    table, index = random_bytes(37, row_bytes), _ids(num_ids, 37)
     out, expected = np.full((num_ids, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
 
     gather.gather_rows_cpu(table, index, out)
@@ -41,7 +34,7 @@ def test_gather_rows_cpu_equals_reference(row_bytes, num_ids):
 @pytest.mark.parametrize("offset", [0, 1, 2, 4, 64, 68])
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_gather_rows_equals_reference(row_bytes, offset, kernel_memory):
-    table, index = _random_bytes(37, row_bytes, offset), _ids(5, 37)
+    table, index = random_bytes(37, row_bytes, offset), _ids(5, 37)
     out, expected = np.full((5, row_bytes), 0xAA, np.uint8), np.empty_like(table[index])
 
     with kernel_memory(table, index, out, *_notes()) as (*arrays, tickets, wrong):
@@ -61,8 +54,8 @@ def test_rows_in_another_order(
 ):
     if IS_SIMULATOR and num_warps > 3:
         pytest.skip("the simulator takes minutes for so many threads")
-    table, index = _random_bytes(37, row_bytes, 4), _ids(33, 37, unique=True)
-    rows, notes = _random_bytes(33, row_bytes), _notes()
+    table, index = random_bytes(37, row_bytes, 4), _ids(33, 37, unique=True)
+    rows, notes = random_bytes(33, row_bytes), _notes()
     places = np.argsort(index)
     expected = {"gather_rows": rows.copy(), "scatter_rows": table.copy()}
     reference.gather_rows(table, index, expected["gather_rows"])
@@ -81,7 +74,7 @@ def test_rows_in_another_order(
 @pytest.mark.parametrize("wrong_id", [-1, 37, 2**62, -(2**62)])
 @pytest.mark.parametrize("name", ["gather_rows", "scatter_rows"])
 def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel_memory):
-    table, index, notes = _random_bytes(37, 12), np.array([3, wrong_id, 5]), _notes()
+    table, index, notes = random_bytes(37, 12), np.array([3, wrong_id, 5]), _notes()
     rows = np.full((3, 12), 0xAA, np.uint8)
     expected = {"gather_rows": (table.copy(), np.stack([table[3], rows[1], table[5]]))}
     expected["scatter_rows"] = (table.copy(), rows.copy())
@@ -119,8 +112,8 @@ def test_row_walk_covers_every_row(row_bytes, table_address, rows_address, piece
 @pytest.mark.parametrize("num_ids", NUM_IDS)
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_scatter_rows_cpu_equals_reference(row_bytes, num_ids):
-    table, index = _random_bytes(37, row_bytes), _ids(num_ids, 37, unique=True)
-    rows, expected = _random_bytes(num_ids, row_bytes, 4), table.copy()
+    table, index = random_bytes(37, row_bytes), _ids(num_ids, 37, unique=True)
+    rows, expected = random_bytes(num_ids, row_bytes, 4), table.copy()
 
     gather.scatter_rows_cpu(table, index, rows)
 
@@ -131,8 +124,8 @@ def test_scatter_rows_cpu_equals_reference(row_bytes, num_ids):
 @pytest.mark.parametrize("offset", [0, 1, 2, 4])
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_scatter_rows_equals_reference(row_bytes, offset, kernel_memory):
-    table, index = _random_bytes(37, row_bytes, offset), _ids(5, 37, unique=True)
-    rows, expected = _random_bytes(5, row_bytes), table.copy()
+    table, index = random_bytes(37, row_bytes, offset), _ids(5, 37, unique=True)
+    rows, expected = random_bytes(5, row_bytes), table.copy()
 
     with kernel_memory(table, index, rows, *_notes()) as (*arrays, tickets, wrong):
         gather.scatter_rows(

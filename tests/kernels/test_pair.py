@@ -4,14 +4,7 @@ import pytest
 from pyg_direct.kernels import pair, reference
 from pyg_direct.kernels.launch import IS_SIMULATOR, span_of
 from pyg_direct.kernels.walk import GatherLaunch
-
-
-def _rows(num_rows, row_bytes, offset=0):
-    """Rows of random bytes whose first lies ``offset`` bytes after a line of 128."""
-    rng = np.random.default_rng(num_rows * row_bytes)
-    memory = rng.integers(0, 256, num_rows * row_bytes + 256, dtype=np.uint8)
-    start = -memory.ctypes.data % 128 + offset
-    return memory[start : start + num_rows * row_bytes].reshape(num_rows, row_bytes)
+from tests.kernels.rows import random_bytes
 
 
 def _gather(kernel_memory, tables, index, places=None, rows_per_ticket=(2, 3), **launch):
@@ -52,7 +45,7 @@ def _expected(tables, index, places=None):
 @pytest.mark.parametrize("offsets", [(0, 0), (4, 64)], ids=str)
 @pytest.mark.parametrize("row_bytes", [(400, 8), (8, 400), (132, 4), (1, 3), (7, 31), (2, 30)])
 def test_pair_equals_reference(row_bytes, offsets, num_rows, kernel_memory):
-    tables = [_rows(*size) for size in zip(num_rows, row_bytes, offsets, strict=True)]
+    tables = [random_bytes(*size) for size in zip(num_rows, row_bytes, offsets, strict=True)]
     index = np.random.default_rng(7).integers(0, 37, 19)
 
     outs, wrong = _gather(kernel_memory, tables, index)
@@ -68,7 +61,7 @@ def test_pair_equals_reference(row_bytes, offsets, num_rows, kernel_memory):
 def test_pair_in_another_order(rows_per_ticket, num_warps, max_blocks, dtype, kernel_memory):
     if IS_SIMULATOR and num_warps > 3:
         pytest.skip("the simulator takes minutes for so many threads")
-    tables = _rows(37, 132, 4), _rows(37, 8)
+    tables = random_bytes(37, 132, 4), random_bytes(37, 8)
     index = np.random.default_rng(7).permutation(37)[:33]
     places = np.argsort(index)
     index = index[places]
@@ -84,7 +77,7 @@ def test_pair_in_another_order(rows_per_ticket, num_warps, max_blocks, dtype, ke
 
 @pytest.mark.parametrize("num_ids", [1, 2, 5])
 def test_pair_of_few_ids(num_ids, kernel_memory):
-    tables, index = (_rows(9, 400), _rows(9, 8)), np.arange(num_ids)
+    tables, index = (random_bytes(9, 400), random_bytes(9, 8)), np.arange(num_ids)
 
     outs, _ = _gather(kernel_memory, tables, index, rows_per_ticket=(1, 256))
 
@@ -94,7 +87,7 @@ def test_pair_of_few_ids(num_ids, kernel_memory):
 
 @pytest.mark.parametrize("wrong_id", [-1, 40, 2**40])
 def test_wrong_ids_of_one_table_are_noted_and_not_read(wrong_id, kernel_memory):
-    tables = _rows(60, 12), _rows(37, 8)
+    tables = random_bytes(60, 12), random_bytes(37, 8)
     index = np.array([3, wrong_id, 5])
 
     (out, other_out), wrong = _gather(kernel_memory, tables, index)
@@ -109,4 +102,4 @@ def test_wrong_ids_of_one_table_are_noted_and_not_read(wrong_id, kernel_memory):
 
 def test_pair_refuses_different_stores(kernel_memory):
     with pytest.raises(ValueError, match=r"stores of \[1, 4\] bytes, expected the same"):
-        _gather(kernel_memory, (_rows(9, 400), _rows(9, 1)), np.arange(3))
+        _gather(kernel_memory, (random_bytes(9, 400), random_bytes(9, 1)), np.arange(3))

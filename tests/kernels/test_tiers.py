@@ -3,23 +3,17 @@ import pytest
 
 from pyg_direct.kernels import reference, tiers
 from pyg_direct.kernels.walk import GatherLaunch
+from tests.kernels.rows import random_bytes
 
 NUM_ROWS = 37
 ROW_BYTES = [1, 3, 4, 30, 128, 132, 400]
 HOT_IDS = {"none hot": [], "one hot": [36], "some hot": range(0, 37, 2), "all hot": range(37)}
 
 
-def _random_bytes(num_rows, row_bytes, offset=0):
-    """Rows of random bytes whose first lies ``offset`` bytes after a line of 128."""
-    rng = np.random.default_rng(42 + offset)
-    memory = rng.integers(0, 256, num_rows * row_bytes + 256, dtype=np.uint8)
-    start = -memory.ctypes.data % 128 + offset
-    return memory[start : start + num_rows * row_bytes].reshape(num_rows, row_bytes)
-
-
 def _tier(row_bytes, hot_ids):
     """Hot rows that differ from the table's, so that a test sees where a row was read."""
-    hot = _random_bytes(max(1, len(hot_ids)), row_bytes)
+    hot = random_bytes(max(1, len(hot_ids)), row_bytes)
+    hot ^= 0xFF
     slots = np.full(NUM_ROWS, -1, np.int32)
     slots[list(hot_ids)] = np.arange(len(hot_ids))
     return hot, slots
@@ -37,7 +31,7 @@ def _notes():
 @pytest.mark.parametrize("num_ids", [0, 1, 31, 257])
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_gather_tiers_cpu_equals_reference(row_bytes, num_ids, hot_ids):
-    table, index = _random_bytes(NUM_ROWS, row_bytes, 1), _ids(num_ids)
+    table, index = random_bytes(NUM_ROWS, row_bytes, 1), _ids(num_ids)
     hot, slots = _tier(row_bytes, hot_ids)
     out, expected = (np.full((num_ids, row_bytes), 0xAA, np.uint8) for _ in range(2))
 
@@ -51,7 +45,7 @@ def test_gather_tiers_cpu_equals_reference(row_bytes, num_ids, hot_ids):
 @pytest.mark.parametrize("offset", [0, 1, 68])
 @pytest.mark.parametrize("row_bytes", ROW_BYTES)
 def test_gather_tiers_equals_reference(row_bytes, offset, hot_ids, kernel_memory):
-    table, index = _random_bytes(NUM_ROWS, row_bytes, offset), _ids(5)
+    table, index = random_bytes(NUM_ROWS, row_bytes, offset), _ids(5)
     hot, slots = _tier(row_bytes, hot_ids)
     out, expected = (np.full((5, row_bytes), 0xAA, np.uint8) for _ in range(2))
 
@@ -68,7 +62,7 @@ def test_gather_tiers_equals_reference(row_bytes, offset, hot_ids, kernel_memory
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize(("num_warps", "max_blocks", "rows_per_ticket"), [(1, 1, 8), (5, 2, 3)])
 def test_rows_in_another_order(num_warps, max_blocks, rows_per_ticket, dtype, kernel_memory):
-    table, index, notes = _random_bytes(NUM_ROWS, 132, 4), _ids(33), _notes()
+    table, index, notes = random_bytes(NUM_ROWS, 132, 4), _ids(33), _notes()
     hot, slots = _tier(132, HOT_IDS["some hot"])
     out, expected = (np.full((33, 132), 0xAA, np.uint8) for _ in range(2))
     places = np.argsort(index, kind="stable")
@@ -87,7 +81,7 @@ def test_rows_in_another_order(num_warps, max_blocks, rows_per_ticket, dtype, ke
 
 @pytest.mark.parametrize("wrong_id", [-1, 37, 2**62, -(2**62)])
 def test_wrong_ids_are_noted_and_not_read(wrong_id, kernel_memory):
-    table, index, notes = _random_bytes(NUM_ROWS, 12), np.array([3, wrong_id, 4]), _notes()
+    table, index, notes = random_bytes(NUM_ROWS, 12), np.array([3, wrong_id, 4]), _notes()
     hot, slots = _tier(12, HOT_IDS["some hot"])
     out = np.full((3, 12), 0xAA, np.uint8)
 
@@ -102,7 +96,7 @@ def test_wrong_ids_are_noted_and_not_read(wrong_id, kernel_memory):
 
 
 def test_hot_rows_must_start_on_a_line():
-    hot, slots = _random_bytes(3, 12, 4), np.zeros(NUM_ROWS, np.int32)
+    hot, slots = random_bytes(3, 12, 4), np.zeros(NUM_ROWS, np.int32)
 
     with pytest.raises(ValueError, match="hot starts 4 bytes behind a line"):
         tiers.gather_tiers(

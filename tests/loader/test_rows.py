@@ -129,20 +129,6 @@ def test_pairs_of_nodes_are_no_edge_tensors():
     assert "edge_label_index" not in batch
 
 
-class _MyBatch(Data):
-    @property
-    def n_id(self):
-        return self["n_id"]
-
-    @n_id.setter
-    def n_id(self, n_id):
-        self["n_id"], self["is_set"] = n_id, True
-
-
-class _MyHeteroBatch(HeteroData):
-    pass
-
-
 def test_original_edges_of_a_sampler_are_kept_out_of_sight(device):
     """PyG's loaders keep them for ``edge_index`` of induced and bidirectional subgraphs."""
 
@@ -166,6 +152,20 @@ def test_a_batch_has_no_attribute_that_is_none(device):
 
         assert all(value is not None for store in batch.stores for value in store.values())
         assert all("seed_time" not in store for store in batch.stores)
+
+
+class _MyBatch(Data):
+    @property
+    def n_id(self):
+        return self["n_id"]
+
+    @n_id.setter
+    def n_id(self, n_id):
+        self["n_id"], self["is_set"] = n_id, True
+
+
+class _MyHeteroBatch(HeteroData):
+    pass
 
 
 def test_custom_cls(device):
