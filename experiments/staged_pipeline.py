@@ -17,7 +17,7 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_direct
 from experiments.staged import PinnedBuffers
 from pyg_direct.loader.pipeline import Pipeline
-from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPairs, Work
+from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPool, Work
 from pyg_direct.loader.stats import SAMPLE, EpochRecord, EpochStats, GatherCount
 
 
@@ -61,7 +61,7 @@ class StagedBatches:
         self._device, self._num_threads, self._depth = device, num_threads, depth
         is_cuda = device.type == "cuda"
         self._pinned = PinnedBuffers(device) if is_cuda else None
-        self._pairs = StreamPairs(device) if is_cuda else None
+        self._pool = StreamPool(device) if is_cuda else None
         self._record = EpochRecord(0)
 
     def __len__(self) -> int:
@@ -82,8 +82,11 @@ class StagedBatches:
             sample = _as_it_is
         work = Work(start=_at_once(sample), gather=self._gather, finish=_as_it_is)
         stages: Any = CpuStages(work, self._record)
-        if self._pairs is not None:
-            stages = CudaStages(work, self._record, device=self._device, pairs=self._pairs)
+        if self._pool is not None:
+            stages = CudaStages(
+                work, self._record, device=self._device, pool=self._pool,
+                num_streams=self._depth + 1,
+            )  # fmt: skip
         return Pipeline(source, stages, depth=self._depth)
 
     def _sample_ahead(self, numbered: tuple[int, Tensor]) -> Any:

@@ -18,6 +18,7 @@ from pyg_direct.kernels.walk import (
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
+    limit_ids,
     locate_word,
     read_word,
     store_pieces,
@@ -132,9 +133,10 @@ def gather_ticket(
 @cache
 def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_rows_kernel(
-        base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
-        log_lanes, rows_per_ticket, tickets, wrong, table,
+        base, shift, index, places, has_places, out, num_ids, has_num_used, num_used, num_rows,
+        row_bytes, num_steps, log_lanes, rows_per_ticket, tickets, wrong, table,
     ):  # fmt: skip
+        num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
@@ -149,16 +151,18 @@ def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
 
     return CudaKernel(
         gather_rows_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
-        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, f"uint{8 * piece_bytes}",
+        f"uint{8 * piece_bytes}", None, None, np.int64, *[None] * 5, np.int64, np.int64,
+        f"uint{8 * piece_bytes}",
     )  # fmt: skip
 
 
 @cache
 def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def scatter_rows_kernel(
-        table, shift, index, places, has_places, rows, num_ids, num_rows, row_bytes, num_steps,
-        log_lanes, rows_per_ticket, tickets, wrong,
+        table, shift, index, places, has_places, rows, num_ids, has_num_used, num_used, num_rows,
+        row_bytes, num_steps, log_lanes, rows_per_ticket, tickets, wrong,
     ):  # fmt: skip
+        num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
@@ -181,5 +185,5 @@ def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     piece_type = f"uint{8 * piece_bytes}"
     return CudaKernel(
         scatter_rows_kernel, piece_type, None, f"int{8 * id_bytes}", np.int64, None, piece_type,
-        *[None] * 6, np.int64, np.int64,
+        None, None, np.int64, *[None] * 5, np.int64, np.int64,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from numba import cuda
 from pyg_direct.kernels.gather import gather_ticket
 from pyg_direct.kernels.launch import CudaKernel, Span
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
-from pyg_direct.kernels.walk import GatherLaunch, walk_of, walk_shape
+from pyg_direct.kernels.walk import GatherLaunch, limit_ids, walk_of, walk_shape
 
 
 class TableOfPair(NamedTuple):
@@ -73,17 +73,18 @@ def gather_pair(
         raise ValueError(f"rows allow stores of {sorted(pieces)} bytes, expected the same for both")
     _gather_pair_kernel(*pieces, index.itemsize)(
         *walk_shape(launch), index, index if places is None else places, int(places is not None),
-        index.shape[0], launch.tickets, launch.wrong, *sides, stream=launch.stream,
+        *launch.num_ids(index), launch.tickets, launch.wrong, *sides, stream=launch.stream,
     )  # fmt: skip
 
 
 @cache
 def _gather_pair_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_pair_kernel(
-        index, places, has_places, num_ids, tickets, wrong,
+        index, places, has_places, num_ids, has_num_used, num_used, tickets, wrong,
         base_a, shift_a, out_a, num_rows_a, row_bytes_a, num_steps_a, log_lanes_a, rows_a, table_a,
         base_b, shift_b, out_b, num_rows_b, row_bytes_b, num_steps_b, log_lanes_b, rows_b, table_b,
     ):  # fmt: skip
+        num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         num_b = -(-num_ids // rows_b)
         num_tickets = -(-num_ids // rows_a) + num_b
@@ -116,7 +117,8 @@ def _gather_pair_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
 
     piece = f"uint{8 * piece_bytes}"
     return CudaKernel(
-        gather_pair_kernel, f"int{8 * id_bytes}", np.int64, None, None, np.int64, np.int64,
+        gather_pair_kernel, f"int{8 * id_bytes}", np.int64, None, None, None, np.int64, np.int64,
+        np.int64,
         *[np.uint32, None, piece, *[None] * 5, piece] * 2,
         # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
         max_registers=64,

@@ -121,6 +121,20 @@ def batch_key(seed: int, batch: int, source: int = 0) -> int:
     return int(low) | (int(high) & 0x7FFFFFFF) << 32
 
 
+def batch_keys(seed: int, first: int, num_batches: int) -> np.ndarray:
+    """Return ``batch_key(seed, batch)`` of consecutive batches from ``first`` on, int64."""
+    keys = np.empty(num_batches, np.int64)
+    _mix_all(np.uint64(seed), np.uint64(first), keys)
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def _mix_all(seed, first, keys):
+    for place in range(len(keys)):
+        low, high = _mix(seed, first + np.uint64(place), np.uint64(0))
+        keys[place] = np.int64(low | (high & np.uint64(0x7FFFFFFF)) << np.uint64(32))
+
+
 @njit(cache=True)
 def _mix(seed, batch, source):
     """Return two random words of three numbers, uint64 each."""

@@ -21,6 +21,7 @@ from pyg_direct.kernels.walk import (
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
+    limit_ids,
     pick_row,
     read_word,
     store_pieces,
@@ -124,9 +125,10 @@ def read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, located):
 @cache
 def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     def gather_tiers_kernel(
-        base, shift, index, places, has_places, out, num_ids, num_rows, row_bytes, num_steps,
-        log_lanes, rows_per_ticket, tickets, wrong, table, hot, slots,
+        base, shift, index, places, has_places, out, num_ids, has_num_used, num_used, num_rows,
+        row_bytes, num_steps, log_lanes, rows_per_ticket, tickets, wrong, table, hot, slots,
     ):  # fmt: skip
+        num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
         rows_per_step = LANES_PER_WARP >> log_lanes
         num_bytes = num_rows * row_bytes
@@ -183,8 +185,8 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
 
     return CudaKernel(
         gather_tiers_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
-        f"uint{8 * piece_bytes}", *[None] * 6, np.int64, np.int64, f"uint{8 * piece_bytes}",
-        np.uint32, np.int32,
+        f"uint{8 * piece_bytes}", None, None, np.int64, *[None] * 5, np.int64, np.int64,
+        f"uint{8 * piece_bytes}", np.uint32, np.int32,
         # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
         max_registers=64,
     )  # fmt: skip

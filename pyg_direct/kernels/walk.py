@@ -83,6 +83,9 @@ class GatherLaunch(NamedTuple):
         busy.
     stream : int
         CUDA stream handle.
+    num_used : int64 device array, shape (1,), optional
+        How many of the ids to read, from the first on; more than there are means all. By default
+        all.
     """
 
     tickets: Any
@@ -91,6 +94,12 @@ class GatherLaunch(NamedTuple):
     num_warps: int = MAX_WARPS_PER_BLOCK
     max_blocks: int = 1
     stream: int = 0
+    num_used: Any = None
+
+    def num_ids(self, index: Any) -> tuple[int, int, Any]:
+        """Return what kernels pass to ``limit_ids``."""
+        has_num_used = self.num_used is not None
+        return index.shape[0], int(has_num_used), self.num_used if has_num_used else self.tickets
 
 
 def launch_walk(
@@ -124,13 +133,13 @@ def launch_walk(
     *more
         Arguments of the kernel behind those that every walk has.
     """
-    table, num_ids = span_of(table), index.shape[0]
+    table = span_of(table)
     walk, words, shift = walk_of(table, rows, row_bytes)
     kernel_for(walk.piece_bytes, index.itemsize)(
         *walk_shape(launch), words, shift, index, index if places is None else places,
-        int(places is not None), rows, num_ids, table.num_bytes // row_bytes, row_bytes,
-        walk.num_steps, walk.log_lanes, launch.rows_per_ticket, launch.tickets, launch.wrong,
-        *more, stream=launch.stream,
+        int(places is not None), rows, *launch.num_ids(index), table.num_bytes // row_bytes,
+        row_bytes, walk.num_steps, walk.log_lanes, launch.rows_per_ticket, launch.tickets,
+        launch.wrong, *more, stream=launch.stream,
     )  # fmt: skip
 
 
@@ -157,6 +166,12 @@ def walk_shape(launch: GatherLaunch) -> tuple[int, int]:
     """Return blocks, and threads a block."""
     warps_per_block = -(-launch.num_warps // launch.max_blocks)
     return -(-launch.num_warps // warps_per_block), LANES_PER_WARP * warps_per_block
+
+
+@cuda.jit(device=True)
+def limit_ids(num_ids, has_num_used, num_used):
+    """Return how many ids a launch reads."""
+    return min(num_ids, num_used[0]) if has_num_used else num_ids
 
 
 @cuda.jit(device=True)

@@ -28,12 +28,19 @@ class DeviceHeteroData(HeteroData):  # type: ignore[misc]  # PyG is not typed
         return self if self.is_cuda else super().pin_memory(*args)
 
 
+def count_nodes(out: SamplerOutput | HeteroSamplerOutput) -> dict[Any, int]:
+    """Return how many nodes of each type a sampler's output has."""
+    nodes = out.node if isinstance(out.node, dict) else {None: out.node}
+    return {kind: ids.numel() for kind, ids in nodes.items()}
+
+
 def make_batch(
     rows: BatchRows,
     out: SamplerOutput | HeteroSamplerOutput,
     *,
     custom_cls: Callable[[], Any] | None = None,
     count: GatherCount | None = None,
+    ready: dict[Any, dict[Any, Tensor]] | None = None,
 ) -> Data | HeteroData:
     """Gather everything that belongs to the sampled nodes and edges.
 
@@ -48,6 +55,8 @@ def make_batch(
         Makes the batch; ``Data`` or ``HeteroData`` by default, subclasses of them on a GPU.
     count : GatherCount, optional
         Gets what was read.
+    ready : dict, optional
+        Rows that were gathered before, by node type and name.
 
     Returns
     -------
@@ -59,11 +68,11 @@ def make_batch(
     TypeError
         If ``out`` is no sampler's output.
     """
-    count = GatherCount() if count is None else count
+    count, ready = GatherCount() if count is None else count, ready or {}
     is_on_gpu = rows.feature_store.device.type == "cuda"
     if isinstance(out, SamplerOutput):
         batch = (custom_cls or (DeviceData if is_on_gpu else Data))()
-        set_values(batch, _homogeneous_values(rows, out, count))
+        set_values(batch, _homogeneous_values(rows, out, count, ready.get(None)))
         if out.orig_row is not None and out.orig_col is not None:
             batch._orig_edge_index = _edge_index(
                 out.orig_row, out.orig_col, rows.feature_store.device
@@ -71,7 +80,7 @@ def make_batch(
         return batch
     if isinstance(out, HeteroSamplerOutput):
         batch = (custom_cls or (DeviceHeteroData if is_on_gpu else HeteroData))()
-        _fill_heterogeneous(batch, rows, out, count)
+        _fill_heterogeneous(batch, rows, out, count, ready)
         return batch
     raise TypeError(
         f"the sampler, or transform_sampler_output, returned a {type(out).__name__}, expected "
@@ -79,13 +88,15 @@ def make_batch(
     )
 
 
-def _homogeneous_values(rows: BatchRows, out: SamplerOutput, count: GatherCount) -> dict[str, Any]:
+def _homogeneous_values(
+    rows: BatchRows, out: SamplerOutput, count: GatherCount, ready: dict[Any, Tensor] | None
+) -> dict[str, Any]:
     device = rows.feature_store.device
     node, edge = _to(out.node, device), _to(out.edge, device)
     return {
         "edge_index": _edge_index(out.row, out.col, device),
         "num_nodes": node.numel(),
-        **rows.gather(None, node, count=count, is_sorted=True),
+        **rows.gather(None, node, count=count, is_sorted=True, ready=ready),
         "n_id": node,
         **rows.gather(HOMOGENEOUS_EDGES, edge, count=count),
         "e_id": edge,
@@ -96,12 +107,18 @@ def _homogeneous_values(rows: BatchRows, out: SamplerOutput, count: GatherCount)
 
 
 def _fill_heterogeneous(
-    batch: HeteroData, rows: BatchRows, out: HeteroSamplerOutput, count: GatherCount
+    batch: HeteroData,
+    rows: BatchRows,
+    out: HeteroSamplerOutput,
+    count: GatherCount,
+    ready: dict[Any, dict[Any, Tensor]],
 ) -> None:
     device = rows.feature_store.device
     for node_type, ids in out.node.items():
         node = _to(ids, device)
-        values = rows.gather(node_type, node, count=count, is_sorted=True)
+        values = rows.gather(
+            node_type, node, count=count, is_sorted=True, ready=ready.get(node_type)
+        )
         set_values(batch[node_type], {"num_nodes": node.numel(), **values, "n_id": node})
     for edge_type, row in out.row.items():
         storage = batch[edge_type]
@@ -163,14 +180,15 @@ def permute_edges(out: SamplerOutput | HeteroSamplerOutput, perm: Any) -> None:
 
 def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:
     """Return both rows as one tensor, without a copy if the second one follows the first."""
-    size = row.numel()
+    size, base = row.numel(), row._base
     is_one = (
-        row._base is not None
-        and row._base is col._base
-        and row.dtype == col.dtype
-        and row.stride() == col.stride() == (1,)
+        base is not None
+        and base is col._base
         and col.storage_offset() == row.storage_offset() + size
         and col.numel() == size
+        and row.dtype == col.dtype
+        and row.is_contiguous()
+        and col.is_contiguous()
     )
     edge_index = row.as_strided((2, size), (size, 1)) if is_one else torch.stack([row, col])
     return edge_index.to(device, non_blocking=True)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Self
 from weakref import ref
 
@@ -9,17 +10,13 @@ import torch
 from torch.utils.data import DataLoader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_direct.loader.batch import make_batch, permute_edges
+from pyg_direct.loader.ahead import RowsAhead, rows_ahead
+from pyg_direct.loader.batch import count_nodes, make_batch, permute_edges
 from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
-from pyg_direct.loader.stages import (
-    CpuStages,
-    CudaStages,
-    StreamPairs,
-    Work,
-)
+from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPool, Work
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
 from pyg_direct.loader.workers import end_workers, ending
@@ -62,7 +59,8 @@ class DirectLoader:
         self._sampler = sampler
         self._sample_batch = SampleBatch(sampler, self.input_data, neg_sampling)
         self._records: deque[EpochRecord] = deque(maxlen=MAX_EPOCHS_KEPT)
-        self._stream_pairs: StreamPairs | None = None
+        self._stream_pool: StreamPool | None = None
+        self._rows_ahead: RowsAhead | None = None
         self._running: list[ref[Any]] = []
         # On the CPU a stage keeps all threads busy, and to run two at once only shares them.
         self.depth = depth if depth is not None else 2 * self._only_launches
@@ -139,12 +137,14 @@ class DirectLoader:
         is_there = self._samples_on_gpu or self.transform_sampler_output is not None
         return out if is_there else upload(out, self._device)
 
-    def _gather(self, out: Any, count: GatherCount) -> Any:
+    def _gather(self, out: Any, count: GatherCount, ready: dict[Any, Any] | None = None) -> Any:
+        if self._rows_ahead is not None and ready is None:
+            self._rows_ahead.note(count_nodes(out))
         if self._sampler.edge_permutation is not None:
             permute_edges(out, self._sampler.edge_permutation)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
-        batch = make_batch(self._rows, out, custom_cls=self.custom_cls, count=count)
+        batch = make_batch(self._rows, out, custom_cls=self.custom_cls, count=count, ready=ready)
         self._label(batch, out.metadata)
         return batch
 
@@ -240,6 +240,13 @@ class DirectLoader:
         return is_ours and self._sampler.device.type == "cuda" and self.num_workers == 0
 
     @property
+    def _repeats(self) -> bool:
+        """Whether graphs of the sampler may gather too: nobody wants its output before."""
+        is_seen = self.transform_sampler_output is not None
+        can_repeat = self._samples_on_gpu and self._sample_batch.can_be_followed
+        return can_repeat and self.depth > 0 and not is_seen
+
+    @property
     def _only_launches(self) -> bool:
         """Whether this process only starts work of the GPU: that, or others, sample."""
         return self._device.type == "cuda" and (self._samples_on_gpu or self.num_workers > 0)
@@ -254,18 +261,26 @@ class DirectLoader:
             finish = start(item)
             return lambda: self._upload(finish())
 
+        repeat, ahead = None, rows_ahead(self._rows, self._rows_ahead) if self._repeats else None
+        self._rows_ahead = ahead
+        if ahead is not None:
+            start = partial(self._sample_batch.start, follower=ahead)
+            repeat = self._sample_batch.repeat(ahead)
         work = Work(
-            start=start_upload,
+            start=start if self._samples_on_gpu else start_upload,
             gather=self._gather,
             finish=self._finish,
             samples_on_gpu=self._samples_on_gpu,
+            repeat=repeat,
         )
         stages = self._make_stages(work, record)
         batches: Iterator[Any]
         if self.depth == 0:
             batches = Synchronous(source, stages)
         elif self._only_launches:
-            batches = Interleaved(source, stages, depth=self.depth)
+            # Graphs that make whole batches need nobody in between.
+            lead = 1 if repeat is None else self.depth
+            batches = Interleaved(source, stages, depth=self.depth, lead=lead)
         else:
             batches = Pipeline(source, stages, depth=self.depth)
         self._keep_track(batches)
@@ -277,12 +292,13 @@ class DirectLoader:
     def _make_stages(self, work: Work, record: EpochRecord) -> Stages:
         if self._device.type == "cpu":
             return CpuStages(work, record)
-        if self.depth > 0 and self._stream_pairs is None:
-            self._stream_pairs = StreamPairs(self._device)
-        pairs = self._stream_pairs if self.depth > 0 else None
-        return CudaStages(work, record, device=self._device, pairs=pairs)
+        if self.depth > 0 and self._stream_pool is None:
+            self._stream_pool = StreamPool(self._device)
+        pool = self._stream_pool if self.depth > 0 else None
+        # One batch that is only sampled, and ``depth`` that are gathered.
+        return CudaStages(work, record, device=self._device, pool=pool, num_streams=self.depth + 1)
 
     def __getstate__(self) -> dict[str, Any]:
         # Neither events nor streams, nor what runs, mean anything elsewhere.
-        empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pairs": None}
-        return {**self.__dict__, **empty, "_iterator": None, "_running": []}
+        empty: dict[str, Any] = {"_records": deque(maxlen=MAX_EPOCHS_KEPT), "_stream_pool": None}
+        return {**self.__dict__, **empty, "_iterator": None, "_running": [], "_rows_ahead": None}

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyg_direct.loader.pipeline import Source, Stages, as_error
 from pyg_direct.loader.spare import SpareTime
-from pyg_direct.sampler.capture import bar_captures
+from pyg_direct.sampler.capture_cache import bar_captures
 
 # Of an iteration: kernels are loaded and graphs are captured by then, which is not for a thread.
 NUM_OWN_BATCHES = 4
@@ -29,8 +29,9 @@ class Interleaved(Iterator[Any]):
     stages : Stages
         How they are made.
     depth : int
-        1 or more. With the batch in use, at most ``depth + 2`` batches exist at a time, the last of
-        them only sampled.
+        1 or more. With the batch in use, at most ``depth + 2`` batches exist at a time.
+    lead : int
+        Of the batches that are made, so many, ``depth`` at most, are only started.
 
     Notes
     -----
@@ -38,8 +39,8 @@ class Interleaved(Iterator[Any]):
     traceback, and ends the iteration.
     """
 
-    def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int) -> None:
-        self._ahead, self._depth = _Ahead(Source(source), stages), depth
+    def __init__(self, source: Iterator[Any], stages: Stages, *, depth: int, lead: int = 1) -> None:
+        self._ahead, self._num_products = _Ahead(Source(source), stages, lead), depth + 1 - lead
         self._stages, self._spare = stages, SpareTime(begin=bar_captures)
         self._num_batches = 0
         self._released: Any = None
@@ -55,11 +56,11 @@ class Interleaved(Iterator[Any]):
             raise
 
     def _next(self) -> Any:
-        self._spare.settle()
         ahead = self._ahead
         # The GPU must be done with the batch before the last: that bounds the host's lead.
         released, self._released = self._released, self._stages.release()
-        while len(ahead.products) < self._depth and (turn := ahead.make_turn(released)):
+        self._spare.settle()
+        while len(ahead.products) < self._num_products and (turn := ahead.make_turn(released)):
             turn()
         batch = self._stages.consume(ahead.take())
         self._num_batches += 1
@@ -75,9 +76,9 @@ class Interleaved(Iterator[Any]):
 class _Ahead:
     """Batches on their way; it knows no iterator, so that dropping one ends it."""
 
-    def __init__(self, source: Source, stages: Stages) -> None:
+    def __init__(self, source: Source, stages: Stages, lead: int) -> None:
         # Its end may also be an error of a stage; the batches before that come first.
-        self._source, self._stages = source, stages
+        self._source, self._stages, self._lead = source, stages, lead
         self._started: deque[Any] = deque()
         self.products: deque[Any] = deque()
 
@@ -93,7 +94,7 @@ class _Ahead:
 
     def _turn(self, start: Callable[[], Any] | None = None) -> None:
         try:
-            if self._started:
+            if len(self._started) >= self._lead or start is None:
                 self.products.append(self._stages.gather(self._started.popleft()))
             if start is not None:
                 self._started.append(start())

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, Dataset, RandomSampler, SequentialSampler
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput
+from torch_geometric.sampler.base import SubgraphType
 
 from pyg_direct.memory.streams import bind_to_stream
 from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.capture import Follower
 
 EPOCH_SHIFT = 32
 
@@ -30,10 +32,14 @@ class NumberedIndex:
         Which of the loader's seeds.
     number : int
         In ``[0, 2**63)``.
+    order : Tensor, optional
+        The positions of this batch, and of those of the epoch that come behind it, where they are
+        known.
     """
 
     positions: Any
     number: int
+    order: Tensor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # On the way to a worker a tensor would take shared memory, and a file handle.
@@ -77,24 +83,28 @@ class NumberedBatches:
     def __iter__(self) -> Iterator[NumberedIndex]:
         first = self._epochs.running << EPOCH_SHIFT
         return (
-            NumberedIndex(positions, first + place)
-            for place, positions in enumerate(_positions(self._batches))
+            NumberedIndex(positions, first + place, order)
+            for place, (positions, order) in enumerate(_positions(self._batches))
         )
 
     def __len__(self) -> int:
         return len(self._batches)
 
 
-def _positions(batches: Any) -> Iterator[Any]:
+def _positions(batches: Any) -> Iterator[tuple[Any, Tensor | None]]:
     """Iterate a batch sampler; torch's own, whose order is there from the start, in tensors."""
     is_plain = (
         type(batches) is BatchSampler
         and type(batches.sampler) in (RandomSampler, SequentialSampler)
         and len(batches) > 0
     )
-    if is_plain:
-        batches = _order(batches.sampler).split(batches.batch_size)[: len(batches)]
-    yield from batches
+    if not is_plain:
+        for positions in batches:
+            yield positions, None
+        return
+    order, size = _order(batches.sampler), batches.batch_size
+    for start in range(0, len(batches) * size, size):
+        yield order[start : start + size], order[start:]
 
 
 def _order(sampler: RandomSampler | SequentialSampler) -> Tensor:
@@ -154,17 +164,52 @@ class SampleBatch:
     ) -> None:
         self._sampler, self._inputs, self._neg_sampling = sampler, inputs, neg_sampling
 
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether ``start`` takes a follower, which wants the nodes as they were sampled."""
+        sampler, cls = self._sampler, DirectNeighborSampler
+        return (
+            isinstance(self._inputs, NodeSamplerInput)
+            and isinstance(sampler, cls)
+            and type(sampler).sample_from_nodes is cls.sample_from_nodes
+            and type(sampler).start_from_nodes is cls.start_from_nodes
+            and sampler.subgraph_type == SubgraphType.directional
+        )
+
+    def repeat(self, follower: Follower) -> Callable[[NumberedIndex], Any] | None:
+        """Return what starts batches of an epoch by graphs, or None; see ``repeat_nodes``.
+
+        It returns None for a batch that is to be started as ever. Only if ``can_be_followed``.
+        """
+        runs = self._sampler.repeat_nodes(self._inputs, follower)
+        if runs is None:
+            return None
+
+        def start(index: NumberedIndex) -> Any:
+            if index.order is None:
+                return None
+            return runs.start(index.number, index.order, len(index.positions))
+
+        return start
+
     def __call__(self, index: Any) -> Any:
         """Return the sampler's output for a list, tensor, or ``NumberedIndex`` of positions."""
         return self.start(index)()
 
-    def start(self, index: Any) -> Callable[[], Any]:
+    def start(self, index: Any, follower: Follower | None = None) -> Callable[[], Any]:
         """Begin to sample, and return what waits for the output, to be called once.
 
         The output belongs to the CUDA stream that is current then. A sampler that has no such
         halves does all of it here.
+
+        Parameters
+        ----------
+        index : list, Tensor, or NumberedIndex
+            Of positions.
+        follower : Follower, optional
+            Only if ``can_be_followed``.
         """
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {} if follower is None else {"follower": follower}
         if isinstance(index, NumberedIndex):
             if isinstance(self._sampler, DirectNeighborSampler):
                 options["batch"] = index.number

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from pyg_direct.sampler.capture import bar_captures
+from pyg_direct.sampler.capture_cache import bar_captures
 
 
 class Stages(Protocol):

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from pyg_direct.loader.stats import GatherCount
 from pyg_direct.stores import HOMOGENEOUS_EDGES, DirectFeatureStore, DirectGraphStore
-from pyg_direct.tables import Request, gather_all
+from pyg_direct.tables import Request, Table, gather_all
 
 
 class BatchRows:
@@ -62,7 +62,13 @@ class BatchRows:
         ]
 
     def gather(
-        self, group_name: Any, ids: Tensor | None, *, count: GatherCount, is_sorted: bool = False
+        self,
+        group_name: Any,
+        ids: Tensor | None,
+        *,
+        count: GatherCount,
+        is_sorted: bool = False,
+        ready: dict[Any, Tensor] | None = None,
     ) -> dict[Any, Tensor]:
         """Return the rows of a group's tensors, by name.
 
@@ -76,21 +82,44 @@ class BatchRows:
             Gets what was read.
         is_sorted : bool
             Trusted ids are in order, or in a few runs that are.
+        ready : dict, optional
+            The rows, if they were gathered before; they are counted now, and returned.
         """
         if ids is None:
             return {}
-        request = Request(
-            ids,
-            is_trusted=self._is_trusted,
-            is_sorted=is_sorted and self._is_trusted,
-            is_background=self._is_background,
-        )
+        rows = ready
+        if rows is None:
+            request = Request(
+                ids,
+                is_trusted=self._is_trusted,
+                is_sorted=is_sorted and self._is_trusted,
+                is_background=self._is_background,
+            )
+            rows = self.gather_request(group_name, request)
+        for name in rows:
+            count.add(self.feature_store.table(group_name, name), ids)
+        return rows
+
+    def gather_request(self, group_name: Any, request: Request) -> dict[Any, Tensor]:
+        """Return the rows of a request to a group's tensors, by name; nobody counts them."""
         names = self.names(group_name)
         tables = [self.feature_store.table(group_name, name) for name in names]
-        rows = gather_all(tables, request)
-        for table in tables:
-            count.add(table, request)
-        return dict(zip(names, rows, strict=True))
+        return dict(zip(names, gather_all(tables, request), strict=True))
+
+    def repeatable(self) -> list[Table] | None:
+        """Return all tables, or None if no CUDA graph can repeat their gathers.
+
+        None can where edges have tensors: their rows are read in an order that the host has to
+        know the number of ids for.
+        """
+        tables = []
+        for group_name in self.feature_store.groups():
+            for name in self.names(group_name):
+                table = self.feature_store.table(group_name, name)
+                if isinstance(group_name, tuple) or not table.is_repeatable:
+                    return None
+                tables.append(table)
+        return tables
 
     def fetch(self, batch: Any, name: Any) -> None:
         """Put the rows of one tensor into a batch, by its ``n_id`` or ``e_id``, which are checked.

@@ -8,6 +8,7 @@ sizes of a batch, and for the consumer to be done with an earlier batch, which b
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +28,10 @@ class Work:
     start : callable
         From an item of the source to what waits for a sampler's output, and hands it to the
         stream that is current then.
+    repeat : callable, optional
+        Tried before ``start``: from an item to a ``StartedBatch`` that is ``whole``, or None.
     gather : callable
-        From that output, and a ``GatherCount`` to fill, to a batch.
+        From that output, a ``GatherCount`` to fill, and rows if they are there already, to a batch.
     finish : callable
         From that batch to the consumer's; runs in the consumer's thread.
     samples_on_gpu : bool
@@ -36,9 +39,10 @@ class Work:
     """
 
     start: Callable[[Any], Callable[[], Any]]
-    gather: Callable[[Any, GatherCount], Any]
+    gather: Callable[..., Any]
     finish: Callable[[Any], Any]
     samples_on_gpu: bool = False
+    repeat: Callable[[Any], Any] | None = None
 
 
 class CpuStages:
@@ -92,8 +96,8 @@ class CpuStages:
         self._record.stop()
 
 
-class StreamPairs:
-    """Streams, one for sampling and one for gathering, kept from epoch to epoch.
+class StreamPool:
+    """Streams for batches that are made ahead, kept from epoch to epoch.
 
     A captured batch of the sampler belongs to a stream, so epochs should use the same ones; epochs
     that overlap must not.
@@ -107,29 +111,39 @@ class StreamPairs:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._free: list[tuple[torch.cuda.Stream, torch.cuda.Stream]] = []
+        self._free: list[torch.cuda.Stream] = []
 
-    def take(self) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-        """Return a pair that nobody else uses."""
+    def take(self, num_streams: int) -> list[torch.cuda.Stream]:
+        """Return streams that nobody else uses."""
         with self._lock:
-            if self._free:
-                return self._free.pop()
+            taken, self._free = self._free[:num_streams], self._free[num_streams:]
         # Their kernels take few multiprocessors: they should have them before the model takes all.
-        return torch.cuda.Stream(self._device, -1), torch.cuda.Stream(self._device, -1)
+        missing = range(num_streams - len(taken))
+        return taken + [torch.cuda.Stream(self._device, -1) for _ in missing]
 
-    def put_back(self, pair: tuple[torch.cuda.Stream, torch.cuda.Stream]) -> None:
-        """Let others use a pair."""
+    def put_back(self, streams: list[torch.cuda.Stream]) -> None:
+        """Let others use streams that were taken."""
         with self._lock:
-            self._free.append(pair)
+            self._free = streams + self._free
+
+
+class _Lane:
+    """Where a batch is made: a stream, and an event for the begin of its sampling."""
+
+    def __init__(self, device: torch.device, stream: torch.cuda.Stream | None) -> None:
+        self.sampling = StreamTurn(device, stream, name="pyg_direct sample")
+        self.gathering = StreamTurn(device, stream, name="pyg_direct gather")
+        self.begun = _timed_event()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaProduct:
-    """A batch whose rows are on their way, and the event that says when they are there."""
+    """A batch whose rows are on their way, when they are there, and whose memory it is."""
 
     batch: Any
     count: GatherCount
-    gathered: torch.cuda.Event
+    gathered: torch.cuda.Event | None
+    stream: torch.cuda.Stream
 
 
 class CudaStages:
@@ -143,8 +157,10 @@ class CudaStages:
         Where times go.
     device : torch.device
         A CUDA device.
-    pairs : StreamPairs, optional
+    pool : StreamPool, optional
         Where streams of one's own come from; None works on the current stream.
+    num_streams : int
+        Of the pool: how many batches are on their way at a time.
     """
 
     def __init__(
@@ -153,20 +169,22 @@ class CudaStages:
         record: EpochRecord,
         *,
         device: torch.device,
-        pairs: StreamPairs | None = None,
+        pool: StreamPool | None = None,
+        num_streams: int = 1,
     ) -> None:
-        self._work, self._record, self._index, self._pairs = work, record, device.index, pairs
-        self._streams = None if pairs is None else pairs.take()
-        sampling, gathering = self._streams or (None, None)
-        self._sampling = StreamTurn(device, sampling, name="pyg_direct sample")
-        self._gathering = StreamTurn(device, gathering, name="pyg_direct gather")
-        self._sampled = torch.cuda.Event()
+        self._work, self._record, self._device, self._pool = work, record, device, pool
+        self._streams = [] if pool is None else pool.take(num_streams)
+        self._lanes = deque(_Lane(device, stream) for stream in self._streams or (None,))
+        self._set_consumer(torch.cuda.current_stream(device.index))
+        self._gathered: torch.cuda.Event | None = None
         self._handed_over: torch.cuda.Event | None = None
         self._released: torch.cuda.Event | None = None
 
     def release(self) -> torch.cuda.Event | None:
         # docstring inherited
-        self._consumer = torch.cuda.current_stream(self._index)
+        consumer = torch.cuda.current_stream(self._device.index)
+        if consumer != self._consumer:
+            self._set_consumer(consumer)
         last, self._released = self._released, _event(self._consumer)
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
@@ -176,21 +194,31 @@ class CudaStages:
         # Tables that the consumer's stream still fills must be there before the first gather; the
         # host need not wait for that.
         self._record.start(time.perf_counter(), self._released)
-        for stream in self._streams or ():
+        for stream in self._streams:
             stream.wait_event(self._released)
         return None
 
-    def start(self, item: Any, released: torch.cuda.Event | None) -> Callable[[], Any]:
+    def _set_consumer(self, stream: torch.cuda.Stream) -> None:
+        self._consumer = stream
+        self._taking = StreamTurn(self._device, stream, name="pyg_direct take")
+
+    def start(self, item: Any, released: torch.cuda.Event | None) -> tuple[_Lane, Any]:
         # docstring inherited
-        if self._streams is not None and released is not None:
+        if self._streams and released is not None:
             released.synchronize()
-        with self._sampling as stream:
+        lane = self._lanes[0]
+        self._lanes.rotate(-1)
+        with lane.sampling as stream:
             if not self._work.samples_on_gpu:
-                return self._on_cpu(self._work.start, item)  # type: ignore[no-any-return]
-            start = _event(stream)
-            finish = self._work.start(item)
-            self._record.add_events(SAMPLE, start, _event(stream))
-            return finish
+                return lane, self._on_cpu(self._work.start, item)
+            if self._work.repeat is not None and (repeated := self._work.repeat(item)) is not None:
+                return lane, repeated
+            lane.begun.record(stream)
+            started = self._work.start(item)
+            if _whole(started) is None:
+                self._record.add_events(SAMPLE, lane.begun, _event(stream))
+                lane.begun = _timed_event()
+            return lane, started
 
     def _on_cpu(self, half: Callable[..., Any], *arguments: Any) -> Any:
         """Do the first or the second half of sampling, and note its time."""
@@ -199,46 +227,69 @@ class CudaStages:
         self._record.add(SAMPLE, start_s, time.perf_counter())
         return out
 
-    def gather(self, started: Callable[[], Any]) -> CudaProduct:  # docstring inherited
+    def gather(self, begun: tuple[_Lane, Any]) -> Any:  # docstring inherited
+        lane, started = begun
         count = GatherCount()
-        with self._sampling as sampling:
+        if _whole(started) is not None:
+            return self._take(started, count)
+        with lane.gathering as stream:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
-            self._sampled.record(sampling)
-        with self._gathering as stream:
-            if self._streams is not None:
-                stream.wait_event(self._sampled)
-                keep_for(sample, stream)
+            if self._gathered is not None and self._streams:
+                stream.wait_event(self._gathered)
             start = _event(stream)
             batch = self._work.gather(sample, count)
-            gathered = _event(stream)
-        self._record.add_events(GATHER, start, gathered)
-        return CudaProduct(batch=batch, count=count, gathered=gathered)
+            self._gathered = _event(stream)
+        self._record.add_events(GATHER, start, self._gathered)
+        return CudaProduct(batch=batch, count=count, gathered=self._gathered, stream=stream)
+
+    def _take(self, started: Any, count: GatherCount) -> CudaProduct:
+        """Copy a batch that a graph made to memory of the consumer's stream, as its next work."""
+        with self._taking as stream:
+            sample, whole = started(), started.whole
+            batch = self._work.gather(sample, count, whole.following.rows)
+            # Of what is counted on the GPU.
+            taken = None if count.is_settled else _event(stream)
+        self._record.add_passed(SAMPLE, *whole.sampling)
+        self._record.add_passed(GATHER, *whole.following.gathering)
+        return CudaProduct(batch=batch, count=count, gathered=taken, stream=stream)
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited
-        if self._streams is not None:
-            self._consumer.wait_event(product.gathered)
+        if product.stream != self._consumer:
+            if product.gathered is None:
+                self._consumer.wait_stream(product.stream)
+            else:
+                self._consumer.wait_event(product.gathered)
             keep_for(product.batch, self._consumer)
         torch.cuda.nvtx.range_push("pyg_direct transform")
         try:
             batch = self._work.finish(product.batch)
         finally:
             torch.cuda.nvtx.range_pop()
-        self._record.add_batch(product.count, product.gathered)
         self._handed_over = _event(self._consumer)
+        self._record.add_batch(product.count, product.gathered)
         if self._released is not None:
             self._record.add_events(WAIT, self._released, self._handed_over)
         return batch
 
     def close(self) -> None:  # docstring inherited
         self._record.stop()
-        streams, self._streams = self._streams, None
-        if streams is not None and self._pairs is not None:
-            self._pairs.put_back(streams)
+        streams, self._streams = self._streams, []
+        if streams and self._pool is not None:
+            self._pool.put_back(streams)
+
+
+def _whole(started: Any) -> Any:
+    """Return the batch if a graph makes all of it, rows too, else None."""
+    return getattr(started, "whole", None)
+
+
+def _timed_event() -> torch.cuda.Event:
+    # Blocking: whoever waits for it sleeps, and leaves the CPU to others.
+    return torch.cuda.Event(enable_timing=True, blocking=True)
 
 
 def _event(stream: torch.cuda.Stream) -> torch.cuda.Event:
-    # Blocking: whoever waits for it sleeps, and leaves the CPU to others.
-    event = torch.cuda.Event(enable_timing=True, blocking=True)
+    event = _timed_event()
     event.record(stream)
     return event

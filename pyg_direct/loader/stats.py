@@ -39,15 +39,21 @@ class GatherCount:
         self.rows = self.host_rows = self.host_bytes = self.hot_rows = 0
         self._hits: list[tuple[Tensor, int]] = []
 
-    def add(self, table: Table, request: Request) -> None:
-        """Count a request to a table, on the current stream, without waiting for a GPU."""
-        self.rows += len(request)
+    @property
+    def is_settled(self) -> bool:
+        """Whether no number is still to come from a GPU."""
+        return not self._hits
+
+    def add(self, table: Table, ids: Tensor) -> None:
+        """Count ids that a table answered, on the current stream, without waiting for a GPU."""
+        num_rows = ids.numel()
+        self.rows += num_rows
         if not isinstance(table, HostTable):
             return
-        self.host_rows += len(request)
-        self.host_bytes += len(request) * table.row_bytes
+        self.host_rows += num_rows
+        self.host_bytes += num_rows * table.row_bytes
         if isinstance(table, TieredTable) and table.num_hot:
-            hits = torch.as_tensor(table.num_hits(request))
+            hits = torch.as_tensor(table.num_hits(Request(ids)))
             if hits.is_cuda:
                 # The number comes to the host behind the rows, and is read when they are there.
                 on_gpu, hits = hits, torch.empty((), dtype=torch.int64, pin_memory=True)
@@ -183,6 +189,11 @@ class EpochRecord:
             if len(self._passing) > MAX_UNREAD:
                 self._read_passed()
 
+    def add_passed(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
+        """Add a stage that a GPU has passed; its events may be recorded again afterwards."""
+        with self._lock:
+            self._read(stage, start, stop)
+
     def add_batch(self, count: GatherCount, gathered: torch.cuda.Event | None = None) -> None:
         """Count a batch that is handed over; ``gathered`` says when its rows are there."""
         with self._lock:
@@ -208,11 +219,15 @@ class EpochRecord:
     def _read_passed(self) -> None:
         while self._passing and self._passing[0][2].query():
             stage, start, stop = self._passing.popleft()
-            start_s, self._last[stage] = 0.0, stop
-            # Each question takes the loop microseconds, and where a stage began only a span tells.
-            if self._first is not None and len(self._spans) < MAX_SPANS:
-                start_s = self._first.elapsed_time(start) / 1e3
-            self._add(stage, start_s, start_s + start.elapsed_time(stop) / 1e3)
+            self._last[stage] = stop
+            self._read(stage, start, stop)
+
+    def _read(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
+        start_s = 0.0
+        # Each question takes the loop microseconds, and where a stage began only a span tells.
+        if self._first is not None and len(self._spans) < MAX_SPANS:
+            start_s = self._first.elapsed_time(start) / 1e3
+        self._add(stage, start_s, start_s + start.elapsed_time(stop) / 1e3)
 
     def stats(self) -> EpochStats:
         """Return the numbers so far; waits for what the GPU has not passed yet."""

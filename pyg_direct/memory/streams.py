@@ -48,6 +48,8 @@ class StreamTurn:
     ) -> None:
         self._index = torch.cuda.current_device() if device.index is None else device.index
         self._given, self._name = stream, name
+        if stream is not None:
+            self._numbers = stream.stream_id, stream.device_index, stream.device_type
 
     def __enter__(self) -> torch.cuda.Stream:
         """Return the stream."""
@@ -55,7 +57,10 @@ class StreamTurn:
         self._last_index = torch.cuda.current_device()
         # As three numbers: to make a stream of them takes torch several times as long.
         self._last = torch._C._cuda_getCurrentStream(self._index)
-        stream = self._given or torch.cuda.current_stream(self._index)
+        if self._given is not None:
+            torch._C._cuda_setStream(*self._numbers)
+            return self._given
+        stream = torch.cuda.current_stream(self._index)
         torch.cuda.set_stream(stream)
         return stream
 

@@ -1,8 +1,8 @@
 """Batches as a CUDA graph: what the host launches once, the GPU repeats at one command.
 
 A batch is some thirty short kernels, which take the host longer to launch than the GPU to run.
-Where no size depends on the GPU's answer, batches of one layout launch the same, and the second
-one is captured.
+Where no size depends on the GPU's answer, batches of one layout launch the same, and the third
+one is captured; so is what follows it and needs no answer either, such as the gather of its rows.
 """
 
 import gc
@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,25 +21,32 @@ from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
-from pyg_direct.sampler.layout import BatchLayout
-from pyg_direct.sampler.relation import EdgeType, NodeType
-
-# Each keeps the memory of a batch, with bounds for sizes.
-MAX_CAPTURED = 2
-# Link loaders have a size of their own for almost every batch.
-MAX_SEEN = 1000
-
-_this_thread = threading.local()
+from pyg_direct.sampler.layout import BatchLayout, IdArray
+from pyg_direct.sampler.relation import NodeType
 
 
-class CaptureKey(NamedTuple):
-    """What batches must share to be repeated by one graph."""
+class Follower(Protocol):
+    """What a graph does behind the sampling of a batch, with sizes that only the GPU knows then."""
 
-    layout: BatchLayout
-    fanouts: tuple[tuple[EdgeType, tuple[int, ...]], ...]
-    method: int
-    edge_form: int
-    stream: int
+    def is_current(self) -> bool:
+        """Tell whether what was captured may still be repeated."""
+
+    def launch(self, reached: dict[NodeType, tuple[Tensor, Tensor]]) -> Any:
+        """Launch it on the current stream, by ``HopSampler.reached``; returns what ``take`` needs.
+
+        Called once as it is, which loads every kernel, and then in the capture.
+        """
+
+    def take(self, made: Any, num_nodes: dict[NodeType, int]) -> Any:
+        """Return what it made for a batch, in memory of the current stream, which is free then."""
+
+
+class Contents(NamedTuple):
+    """What differs between batches of one layout; see ``BatchLayout.pack``."""
+
+    key: int
+    seeds: dict[NodeType, Tensor]
+    carried: Tensor | None
 
 
 class CapturedBatches:
@@ -53,52 +60,86 @@ class CapturedBatches:
         Returns a ``HopSampler`` that launches on the current stream.
     device : torch.device
         A CUDA device, the current one.
-
-    Notes
-    -----
-    The kernels must have run before on this device: loading one is not allowed during a capture.
+    contents : Contents or int64 array
+        Of the first batch, or what they are packed; all is launched once with them before it is
+        captured: a capture may neither register memory nor load a kernel.
+    follower : Follower, optional
+        What else belongs to a batch. Its stream must not be the default one, which nobody captures.
     """
 
     def __init__(
-        self, layout: BatchLayout, make_sampler: Callable[[], HopSampler], device: torch.device
+        self,
+        layout: BatchLayout,
+        make_sampler: Callable[[], HopSampler],
+        device: torch.device,
+        contents: Contents | IdArray,
+        follower: Follower | None = None,
     ) -> None:
         # What the graph reads, and where it notes the totals.
         self._host = MappedArray.empty((layout.num_words,), torch.int64)
         self._layout, self._packed, self._device = layout, self._host.cpu_view(), device
         self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
+        self._noted_totals, self._packed_array = self._noted.cpu_view(), self._packed.numpy()
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
-        self._made = torch.cuda.Event(blocking=True)
+        # When sampling begins and ends; the graph records them.
+        self.sampling = _external_event(), _external_event()
+        self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
         self._lock = threading.Lock()
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
-        self._stream, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-        # A capture may neither register memory nor load a kernel, and nothing has used these yet.
-        packed, noted = (
-            Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
-        )
-        copy_words(1, 1, packed, 0, noted, stream=self._stream.cuda_stream)
+        self._follower = follower
+        self._stream = torch.cuda.current_stream(device)
+        # What follows leaves notes for the next one on its stream.
+        side = torch.cuda.Stream(device) if follower is None else self._stream
+        self._pack(contents)
         side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
+            self._launch(make_sampler, side)
             # Other threads may go on using the GPU meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
-                _copy(packed, self._words, layout.num_words, side)
-                self._sampler = make_sampler()
-                self._sampler.launch(layout, self._words)
-                _copy(self._words[1:], noted, layout.num_totals, side)
+                self._sampler, self._following = self._launch(make_sampler, side)
             finally:
                 self._graph.capture_end()
+            # Ids that stand behind those of a batch are read as well, where no kernel is ours.
+            for ids, _ in self._sampler.reached().values():
+                ids.zero_()
         self._stream.wait_stream(side)
 
-    def start(
-        self, key: int, seeds: dict[NodeType, Tensor], carried: Tensor | None
-    ) -> "RepeatedBatch | None":
+    def _launch(
+        self, make_sampler: Callable[[], HopSampler], stream: torch.cuda.Stream
+    ) -> tuple[HopSampler, Any]:
+        layout, (began, sampled) = self._layout, self.sampling
+        packed, noted = (
+            Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
+        )
+        began.record(stream)
+        _copy(packed, self._words, layout.num_words, stream)
+        sampler = make_sampler()
+        sampler.launch(layout, self._words)
+        _copy(self._words[1:], noted, layout.num_totals, stream)
+        sampled.record(stream)
+        follower = self._follower
+        return sampler, None if follower is None else follower.launch(sampler.reached())
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the graph may be repeated."""
+        return self._follower is None or self._follower.is_current()
+
+    def _pack(self, contents: Contents | IdArray) -> None:
+        if isinstance(contents, Contents):
+            self._layout.pack(*contents, out=self._packed)
+        else:
+            self._packed_array[:] = contents
+
+    def start(self, contents: Contents | IdArray) -> "RepeatedBatch | None":
         """Start a batch of the layout on the stream of the graph.
 
         Parameters
         ----------
-        key, seeds, carried
-            See ``BatchLayout.pack``.
+        contents : Contents or int64 array
+            Of the batch, or what ``BatchLayout.pack`` makes of them.
 
         Returns
         -------
@@ -109,47 +150,68 @@ class CapturedBatches:
             last = self._repeated()
             if last is not None and not last.is_collected:
                 return None
-            repeated = RepeatedBatch(self)
+            repeated = RepeatedBatch(self, is_followed=self._follower is not None)
             self._repeated = weakref.ref(repeated)
         # A batch that was dropped may not have read the host's words yet.
         self._made.synchronize()
-        self._layout.pack(key, seeds, carried, out=self._packed)
+        self._pack(contents)
         self._graph.replay()
         self._made.record(self._stream)
         return repeated
 
-    def _collect(self) -> Sampled:
+    def collect(self) -> tuple[Sampled, Any]:
+        """Wait for the batch; return copies of it, and of what follows it, on the current stream.
+
+        The next batch waits for the copies on the GPU.
+        """
         self._made.synchronize()
-        totals = self._noted.cpu_view().tolist()
+        totals, following = self._noted_totals.tolist(), None
         with on_device(self._device):
             handle = current_handle()
             sampled = self._sampler.collect(totals, stream=handle)
-        if handle != self._stream.cuda_stream:
-            # The next batch will overwrite what the copies still read.
-            self._stream.wait_stream(torch.cuda.current_stream(self._device.index))
-        return sampled
+            if self._follower is not None:
+                num_nodes = {kind: ids.numel() for kind, ids in sampled.node.items()}
+                following = self._follower.take(self._following, num_nodes)
+            if handle != self._stream.cuda_stream:
+                self._taken.record(torch.cuda.current_stream(self._device.index))
+                self._stream.wait_event(self._taken)
+        return sampled, following
 
 
 class RepeatedBatch:
-    """A batch in the memory of a graph.
+    """A batch in the memory of a graph. Call it once: it waits, and returns copies.
+
+    They are made on the current stream, whichever it is, and the memory is free for the next batch.
 
     Parameters
     ----------
     batches : CapturedBatches
         The graph.
+    is_followed : bool
+        Whether something follows the sampling.
+
+    Attributes
+    ----------
+    sampling : pair of torch.cuda.Event
+        The begin and the end of sampling, until the next batch of the graph begins.
+    following : object
+        What the follower made, once the batch was called.
     """
 
-    def __init__(self, batches: CapturedBatches) -> None:
-        self._batches, self.is_collected = batches, False
+    def __init__(self, batches: CapturedBatches, *, is_followed: bool) -> None:
+        self._batches, self.is_followed = batches, is_followed
+        self.sampling, self.following = batches.sampling, None
+        self.is_collected = False
 
-    def collect(self) -> Sampled:
-        """Wait for the batch and return copies, made on the current stream, whichever it is.
-
-        The memory is free for the next one, which waits for the copies on the GPU.
-        """
-        sampled = self._batches._collect()
+    def __call__(self) -> Sampled:
+        sampled, self.following = self._batches.collect()
         self.is_collected = True
         return sampled
+
+
+def _external_event() -> torch.cuda.Event:
+    """Return an event that a graph records each time it is repeated."""
+    return torch.cuda.Event(enable_timing=True, external=True)
 
 
 def _copy(source: Any, target: Any, num_words: int, stream: torch.cuda.Stream) -> None:
@@ -159,15 +221,6 @@ def _copy(source: Any, target: Any, num_words: int, stream: torch.cuda.Stream) -
 
 def _nothing() -> None:
     return None
-
-
-def bar_captures() -> None:
-    """Let this thread capture nothing: batches that want it are launched kernel by kernel.
-
-    During a capture torch lets no thread draw random numbers on the GPU, so a thread that samples
-    beside a model, with its dropout, must not capture.
-    """
-    _this_thread.is_barred = True
 
 
 @contextmanager
@@ -180,39 +233,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-class CaptureCache:
-    """Decides which batches are worth a graph, and keeps the graphs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._num_seen: dict[CaptureKey, int] = {}
-        self._captured: dict[CaptureKey, CapturedBatches] = {}
-
-    def find(
-        self, key: CaptureKey, make_sampler: Callable[[], HopSampler], device: torch.device
-    ) -> CapturedBatches | None:
-        """Return the graph for a key, captured now if batches like it were seen twice before.
-
-        Parameters
-        ----------
-        key : CaptureKey
-            Of a batch.
-        make_sampler, device
-            See ``CapturedBatches``.
-        """
-        with self._lock:
-            if key not in self._captured:
-                is_worth_it = self._num_seen.get(key, 0) >= 2 and len(self._captured) < MAX_CAPTURED
-                if not is_worth_it or getattr(_this_thread, "is_barred", False):
-                    return None
-                self._captured[key] = CapturedBatches(key.layout, make_sampler, device)
-            return self._captured[key]
-
-    def note(self, key: CaptureKey) -> None:
-        """Remember a batch that was made without a graph, and never waited in between."""
-        with self._lock:
-            if len(self._num_seen) >= MAX_SEEN:
-                self._num_seen.clear()
-            self._num_seen[key] = self._num_seen.get(key, 0) + 1

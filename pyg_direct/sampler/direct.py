@@ -4,13 +4,11 @@ What a batch holds depends on the seed, the batch number, the hop and the positi
 device, the number of threads, or which worker makes it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
-    BaseSampler,
     EdgeSamplerInput,
     HeteroSamplerOutput,
     NegativeSampling,
@@ -23,20 +21,24 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 from pyg_direct.kernels import sample
 from pyg_direct.kernels.random import batch_key
 from pyg_direct.sampler import options
+from pyg_direct.sampler.base import GraphSampler
+from pyg_direct.sampler.capture import Follower
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.fanout import read_fanouts
 from pyg_direct.sampler.graph import SamplerGraph
+from pyg_direct.sampler.hops import Sampled
 from pyg_direct.sampler.links import by_type, number_by_link
 from pyg_direct.sampler.negatives import KeyedNegativeSampling
-from pyg_direct.sampler.output import finish_output, make_output, move_all
+from pyg_direct.sampler.output import StartedBatch, finish_output, make_output, move_all
 from pyg_direct.sampler.placement import choose_placement
-from pyg_direct.sampler.relation import EdgeType, NodeType
+from pyg_direct.sampler.relation import NodeType
+from pyg_direct.sampler.runs import NodeRuns
 from pyg_direct.sampler.seeds import check_seeds, find_seed_times
 from pyg_direct.sampler.workplace import Workplace
 from pyg_direct.stores import resolve_device
 
 
-class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not typed
+class DirectNeighborSampler(GraphSampler):
     """Samples neighbours for PyG's loaders; see PyG's ``NeighborSampler`` for the shared arguments.
 
     Parameters
@@ -73,8 +75,8 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         Whether outputs have ``edge``. Where edges were put as COO or CSR, each id is one more read
         of host memory.
     cuda_graph : bool
-        On a GPU, repeat batches of one size by a CUDA graph, which keeps the memory of up to two.
-        Not used for disjoint trees, induced subgraphs, and where sizes are not bounded.
+        On a GPU, repeat batches of one size by a CUDA graph, which keeps the memory of up to two a
+        stream. Not used for disjoint trees, induced subgraphs, and where sizes are not bounded.
 
     Raises
     ------
@@ -142,31 +144,6 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         self._num_neighbors = num_neighbors
 
     @property
-    def node_types(self) -> list[NodeType]:
-        """All node types; ``[None]`` for a homogeneous graph."""
-        return list(self._graph.num_nodes)
-
-    @property
-    def edge_types(self) -> list[EdgeType]:
-        """All edge types; ``[None]`` for a homogeneous graph."""
-        return [relation.edge_type for relation in self._graph.relations]
-
-    @property
-    def num_nodes(self) -> int | dict[NodeType, int]:
-        """Number of nodes, by type in a heterogeneous graph."""
-        return dict(self._graph.num_nodes) if self.is_hetero else self._graph.num_nodes[None]
-
-    @property
-    def is_hetero(self) -> bool:
-        """Whether the graph has types."""
-        return self._graph.is_hetero
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether nodes or edges have a time."""
-        return self._graph.is_temporal
-
-    @property
     def disjoint(self) -> bool:
         """Whether every seed has a tree of its own."""
         return self._disjoint or self.is_temporal
@@ -199,23 +176,45 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
         return self.start_from_nodes(inputs, batch=batch)()
 
     def start_from_nodes(
-        self, inputs: NodeSamplerInput, *, batch: int | None = None
-    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:
+        self,
+        inputs: NodeSamplerInput,
+        *,
+        batch: int | None = None,
+        follower: Follower | None = None,
+    ) -> StartedBatch:
         """Start ``sample_from_nodes`` on the current CUDA stream, without waiting for it.
 
-        Call what is returned once; it waits, and its output belongs to the stream then current.
+        A CUDA graph that repeats the batch does the follower's work too; ``whole`` tells if one
+        does.
         """
         inputs = NodeSamplerInput.cast(inputs)
         kind, key = inputs.input_type, self._next_key(batch)
         time = None if inputs.time is None else {kind: inputs.time}
-        collect = self._start({kind: inputs.node}, time, key, inputs.input_id)
 
-        def finish() -> SamplerOutput | HeteroSamplerOutput:
-            output = collect()
+        def finish(output: Any) -> Any:
             output.metadata = (output.metadata, *move_all((inputs.time,), self.device))
             return finish_output(output, self.subgraph_type)
 
-        return finish
+        return self._start({kind: inputs.node}, time, key, inputs.input_id, follower).then(finish)
+
+    def repeat_nodes(self, inputs: NodeSamplerInput, follower: Follower) -> NodeRuns | None:
+        """Return what starts batches of these seeds by CUDA graphs; None where none may be used.
+
+        Parameters
+        ----------
+        inputs : NodeSamplerInput
+            All seeds.
+        follower : Follower
+            Whose work belongs to each batch.
+        """
+        is_repeated = self.subgraph_type == SubgraphType.directional and not self.disjoint
+        if not is_repeated or inputs.time is not None or inputs.input_id is not None:
+            return None
+        return NodeRuns(
+            self._place(), inputs, num_nodes=self._graph.num_nodes.get(inputs.input_type, 0),
+            seed=self.seed, fanouts=self._fanouts, draw=self._draw(None), follower=follower,
+            make_output=self._make_output,
+        )  # fmt: skip
 
     def sample_from_edges(
         self,
@@ -262,22 +261,28 @@ class DirectNeighborSampler(BaseSampler):  # type: ignore[misc]  # PyG is not ty
 
     def _start(
         self, seed: dict[NodeType, Tensor], seed_time: dict[NodeType, Tensor] | None, key: int,
-        carried: Tensor | None = None,
-    ) -> Callable[[], SamplerOutput | HeteroSamplerOutput]:  # fmt: skip
+        carried: Tensor | None = None, follower: Follower | None = None,
+    ) -> StartedBatch:  # fmt: skip
         seeds = {kind: check_seeds(self._graph, kind, ids) for kind, ids in seed.items()}
         times = find_seed_times(self._graph, seeds, seed_time) if self.is_temporal else None
-        method = options.draw_method(self.replace, self.is_temporal, self.temporal_strategy)
-        draw = Draw(
-            fanout=-1, method=method,
+        collect = self._place().start(
+            seeds, key, fanouts=self._fanouts, draw=self._draw(times), is_disjoint=self.disjoint,
+            is_induced=self.subgraph_type == SubgraphType.induced, carried=carried,
+            follower=follower,
+        )  # fmt: skip
+        return StartedBatch(collect, self._make_output)
+
+    def _draw(self, times: Tensor | None) -> Draw:
+        return Draw(
+            fanout=-1,
+            method=options.draw_method(self.replace, self.is_temporal, self.temporal_strategy),
             edge_form=sample.EDGE_POSITION if self.return_e_id else sample.EDGE_NONE,
             seed_times=None if times is None else times.to(self.device),
-        )  # fmt: skip
-        collect = self._place().start(
-            seeds, key, fanouts=self._fanouts, draw=draw, is_disjoint=self.disjoint,
-            is_induced=self.subgraph_type == SubgraphType.induced, carried=carried,
-        )  # fmt: skip
-        return lambda: make_output(
-            collect(), subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,
+        )
+
+    def _make_output(self, sampled: Sampled) -> SamplerOutput | HeteroSamplerOutput:
+        return make_output(
+            sampled, subgraph_type=self.subgraph_type, is_hetero=self.is_hetero,
             is_backward=self.sample_direction == "backward",
         )  # fmt: skip
 

@@ -176,6 +176,21 @@ class HopSampler:
             if edges.bound > 0:
                 self._nodes[edges.relation.neighbor_type].relabel(edges)
 
+    def reached(self) -> dict[NodeType, tuple[Tensor, Tensor]]:
+        """Return the nodes of each type and how many there are, which the host need not know.
+
+        Returns
+        -------
+        dict of (int64 tensor, int64 tensor)
+            Ids in the order of the batch, as long as there may be nodes; and one number, how many
+            there are. Both on the sampler's device, filled by what ``launch`` started.
+        """
+        places = {kind: nodes.levels[-1].place + 1 for kind, nodes in self._nodes.items()}
+        return {
+            kind: (joined[0], self._totals[places[kind] : places[kind] + 1])
+            for kind, joined in self._nodes_joined.items()
+        }
+
     def collect(self, totals: list[int] | None = None, *, stream: int | None = None) -> Sampled:
         """Return the batch, cut to size, in memory of its own.
 
@@ -199,18 +214,21 @@ class HopSampler:
         arrays += [(self._edges_joined[kind], sum(sizes)) for kind, sizes in num_edges.items()]
         if self._carried is not None:
             arrays.append((self._carried.view(1, -1), self._carried.numel()))
-        cut = iter(self._stages.cut(arrays, stream))
-        nodes = {kind: next(cut).unbind() for kind in num_nodes}
-        edges = {kind: next(cut).unbind() for kind in num_edges}
-        row, col, *edge = (
-            {kind: rows[place] for kind, rows in edges.items()} for place in range(self._num_arrays)
-        )
+        rows = self._stages.cut(arrays, stream)
+        node, batch, row, col = {}, {}, {}, {}
+        edge: dict[EdgeType, Tensor] = {}
+        for kind, joined in self._nodes_joined.items():
+            node[kind] = next(rows)
+            if joined.shape[0] > 1:
+                batch[kind] = next(rows)
+        for edge_type in num_edges:
+            row[edge_type], col[edge_type] = next(rows), next(rows)
+            if self._num_arrays > 2:
+                edge[edge_type] = next(rows)
         return Sampled(
-            node={kind: rows[0] for kind, rows in nodes.items()},
-            batch={kind: rows[1] for kind, rows in nodes.items() if len(rows) > 1} or None,
-            row=row, col=col, edge=edge[0] if edge else None,
-            num_nodes=num_nodes, num_edges=num_edges,
-            carried=None if self._carried is None else next(cut)[0],
+            node=node, batch=batch or None, row=row, col=col,
+            edge=edge if self._num_arrays > 2 else None, num_nodes=num_nodes, num_edges=num_edges,
+            carried=None if self._carried is None else next(rows),
         )  # fmt: skip
 
 

@@ -109,6 +109,30 @@ class BatchLayout(NamedTuple):
             words[start:] = carried.detach().cpu().numpy()
         return out
 
+    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> IdArray:
+        """Return the arrays of several batches, a row for each, on the CPU.
+
+        Parameters
+        ----------
+        keys : int64 array, shape (num_batches,)
+        ids, carried : int64 array, shape (num_batches, num_seeds)
+            Seeds of the one type that has any, and as many numbers that come along.
+        """
+        words = np.zeros((len(keys), self.num_words), np.int64)
+        size, start = ids.shape[1], 1 + self.num_totals
+        (place,) = [
+            place for place, (_, each) in zip(self.places().values(), self.num_seeds, strict=True)
+            if each
+        ]  # fmt: skip
+        words[:, 0], words[:, 1 + place + 1] = keys, size
+        parts = [words[:, start + i * size : start + (i + 1) * size] for i in range(4)]
+        parts[0][:], parts[3][:] = ids, carried
+        bits = size.bit_length()
+        parts[2][:] = ids << bits | np.arange(size)
+        parts[2].sort(axis=1)
+        _part_all(parts[2], bits, parts[1])
+        return words
+
     def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
         """Return views of the key, the totals, the seeds of each type, and what was carried.
 
@@ -145,6 +169,12 @@ def _join(ids: IdArray, bits: int, keys: IdArray) -> None:
     """Write each id with its position in the low bits."""
     for place in range(len(ids)):
         keys[place] = ids[place] << bits | place
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _part_all(keys: IdArray, bits: int, first: IdArray) -> None:
+    for row in range(len(keys)):
+        _part(keys[row], bits, first[row])
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

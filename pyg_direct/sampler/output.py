@@ -3,6 +3,7 @@
 Shape legend: ``P`` sampled nodes, ``K`` edges.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,49 @@ from torch import Tensor
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
+from pyg_direct.sampler.capture import RepeatedBatch
 from pyg_direct.sampler.hops import Sampled
+
+
+class StartedBatch:
+    """A batch on its way. Call it once, with any CUDA stream current, for the sampler's output.
+
+    It waits for the sizes; the output then belongs to that stream.
+
+    Parameters
+    ----------
+    collect : callable
+        Waits, and returns what was sampled.
+    finish : callable
+        Makes the output of it.
+
+    Attributes
+    ----------
+    whole : RepeatedBatch or None
+        If one CUDA graph makes the batch and what follows it; see ``Follower``.
+    """
+
+    def __init__(
+        self,
+        collect: Callable[[], Sampled],
+        finish: Callable[[Sampled], SamplerOutput | HeteroSamplerOutput],
+    ) -> None:
+        self._collect, self._finish = collect, finish
+        is_whole = isinstance(collect, RepeatedBatch) and collect.is_followed
+        self.whole = collect if is_whole else None
+
+    def __call__(self) -> SamplerOutput | HeteroSamplerOutput:
+        return self._finish(self._collect())
+
+    def then(
+        self,
+        change: Callable[
+            [SamplerOutput | HeteroSamplerOutput], SamplerOutput | HeteroSamplerOutput
+        ],
+    ) -> "StartedBatch":
+        """Return the same batch with another output, made of what this would give."""
+        finish = self._finish
+        return StartedBatch(self._collect, lambda sampled: change(finish(sampled)))
 
 
 def make_output(

@@ -3,6 +3,9 @@
 Both fill ``HopEdges`` with the same numbers.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+
 import torch
 from torch import Tensor
 
@@ -93,9 +96,9 @@ class CpuStages:
         arrays = [[e.source for e in edges], [e.column for e in edges], [e.edge for e in edges]]
         return _concatenate(arrays[:num_arrays])
 
-    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> list[Tensor]:
-        """Return of each array, of two dimensions, the first columns that are in use: here all."""
-        return [rows for rows, _ in arrays]
+    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> Iterator[Tensor]:
+        """Return every row of the arrays, as long as it is in use: here all of it."""
+        return chain.from_iterable(rows.unbind() for rows, _ in arrays)
 
 
 class CudaStages:
@@ -211,29 +214,27 @@ class CudaStages:
                 out.shape[1], stream=self.stream,
             )  # fmt: skip
 
-    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> list[Tensor]:
-        """Return the columns that are in use, as ``CpuStages`` does: views of one new tensor.
+    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> Iterator[Tensor]:
+        """Return rows as ``CpuStages`` does: views of one new tensor, one after another.
 
         It is filled on a stream, by default that of the launches.
         """
-        num_items = sum(rows.shape[0] * size for rows, size in arrays)
-        out = torch.empty(num_items, dtype=torch.int64, device=arrays[0][0].device)
-        parts: list[Tensor] = []
+        sizes = [size for rows, size in arrays for _ in range(rows.shape[0])]
+        out = torch.empty(sum(sizes), dtype=torch.int64, device=arrays[0][0].device)
         stop = 0
         for first in range(0, len(arrays), MAX_CUT):
             start, given = stop, []
             for rows, size in arrays[first : first + MAX_CUT]:
                 num_rows, length = rows.shape
-                parts.append(out.as_strided((num_rows, size), (size, 1), stop))
                 given += [rows, length, num_rows, size]
                 stop += num_rows * size
             given += [out, 0, 0, 0] * (MAX_CUT - len(given) // 4)
             if stop > start:
                 cut_columns(
-                    *launch_shape(stop - start), *given, out[start:],
+                    *launch_shape(stop - start), *given, out[start:] if start else out,
                     stream=self.stream if stream is None else stream,
                 )  # fmt: skip
-        return parts
+        return iter(out.split(sizes))
 
 
 Stages = CpuStages | CudaStages

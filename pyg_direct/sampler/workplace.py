@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from pyg_direct.memory.streams import bind_to_stream, current_handle, on_device
-from pyg_direct.sampler.capture import CaptureCache, CaptureKey
+from pyg_direct.sampler.capture import Contents, Follower, RepeatedBatch
+from pyg_direct.sampler.capture_cache import CaptureCache, CaptureKey, PackedRun
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.graph import SamplerGraph
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.induced import induce
-from pyg_direct.sampler.layout import BatchLayout
+from pyg_direct.sampler.layout import BatchLayout, IdArray
 from pyg_direct.sampler.nodes import BatchNodes, CpuMap, CpuNodes, CudaNodes
 from pyg_direct.sampler.placement import place_relations
 from pyg_direct.sampler.relation import EdgeType, NodeType
@@ -61,6 +62,7 @@ class Workplace:
         is_disjoint: bool,
         is_induced: bool,
         carried: Tensor | None = None,
+        follower: Follower | None = None,
     ) -> Callable[[], Sampled]:
         """Start a batch, on a GPU on the current stream, and return what waits for its sizes.
 
@@ -84,47 +86,106 @@ class Workplace:
             Return all edges between the sampled nodes.
         carried : integer tensor, optional
             Comes back on the device as ``Sampled.carried``, int64.
+        follower : Follower, optional
+            Work for the CUDA graph of the batch. If there is one, a ``RepeatedBatch`` is returned.
         """
         first_trees = _first_trees(seeds) if is_disjoint else None
-        layout = BatchLayout(
-            num_seeds=tuple(
-                (kind, seeds[kind].numel() if kind in seeds else 0)
-                for kind in self._graph.num_nodes
-            ),
-            num_hops=max((len(hops) for hops in fanouts.values()), default=0),
-            num_relations=len(self._relations),
-            is_ranked=not self._is_exact and not is_disjoint,
+        layout = self._layout(
+            {kind: ids.numel() for kind, ids in seeds.items()},
+            fanouts,
+            is_disjoint=is_disjoint,
             num_carried=None if carried is None else carried.numel(),
         )
         with nullcontext() if self._device.type == "cpu" else on_device(self._device):
             if self._captures is None or is_disjoint or is_induced:
                 words = layout.pack(key, seeds, carried)
                 return self._start(layout, words, fanouts, draw, first_trees, is_induced)
-            return self._repeat(self._captures, layout, (key, seeds, carried), fanouts, draw)
+            contents = Contents(key, seeds, carried)
+            return self._repeat(self._captures, layout, contents, fanouts, draw, follower)
+
+    def _layout(
+        self,
+        num_seeds: dict[NodeType, int],
+        fanouts: dict[EdgeType, list[int]],
+        *,
+        is_disjoint: bool = False,
+        num_carried: int | None,
+    ) -> BatchLayout:
+        return BatchLayout(
+            num_seeds=tuple((kind, num_seeds.get(kind, 0)) for kind in self._graph.num_nodes),
+            num_hops=max((len(hops) for hops in fanouts.values()), default=0),
+            num_relations=len(self._relations),
+            is_ranked=not self._is_exact and not is_disjoint,
+            num_carried=num_carried,
+        )
+
+    def pack(
+        self,
+        kind: NodeType,
+        ids: IdArray,
+        keys: IdArray,
+        carried: IdArray,
+        *,
+        fanouts: dict[EdgeType, list[int]],
+        draw: Draw,
+        follower: Follower,
+    ) -> PackedRun | None:
+        """Pack batches for the graphs that repeat them; None where none can.
+
+        Parameters
+        ----------
+        kind : node type
+            Of all seeds.
+        ids, carried : int64 array, shape (num_batches, num_seeds)
+            Seeds, valid ones, and as many numbers that come back as ``Sampled.carried``.
+        keys : int64 array, shape (num_batches,)
+            Of the random numbers.
+        fanouts, draw, follower
+            See ``start``.
+        """
+        if self._captures is None:
+            return None
+        size = ids.shape[1]
+        layout = self._layout({kind: size}, fanouts, num_carried=size)
+        return PackedRun(
+            key=_capture_key(layout, fanouts, draw, follower),
+            words=layout.pack_all(keys, ids, carried),
+            make_sampler=lambda: self._make_sampler(layout, fanouts, draw, None)[0],
+        )
+
+    def start_packed(self, run: PackedRun, place: int) -> RepeatedBatch | None:
+        """Start a batch of a run on the current stream, by a graph; None if there is none yet."""
+        stream = current_handle()
+        captured = run.captured.get(stream)
+        if captured is None and self._captures is not None:
+            captured = self._captures.find(
+                run.key._replace(stream=stream), run.make_sampler, self._device, run.words[place]
+            )
+        if captured is None or not captured.is_current:
+            return None
+        run.captured[stream] = captured
+        return captured.start(run.words[place])
 
     def _repeat(
         self,
         captures: CaptureCache,
         layout: BatchLayout,
-        contents: tuple[int, dict[NodeType, Tensor], Tensor | None],
+        contents: Contents,
         fanouts: dict[EdgeType, list[int]],
         draw: Draw,
+        follower: Follower | None,
     ) -> Callable[[], Sampled]:
-        capture_key = CaptureKey(
-            layout=layout,
-            fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
-            method=draw.method,
-            edge_form=draw.edge_form,
-            stream=current_handle(),
-        )
+        capture_key = _capture_key(layout, fanouts, draw, follower)
+        capture_key = capture_key._replace(stream=current_handle())
         captured = captures.find(
             capture_key,
             lambda: self._make_sampler(layout, fanouts, draw, None)[0],
             self._device,
+            contents,
         )
-        repeated = None if captured is None else captured.start(*contents)
+        repeated = None if captured is None else captured.start(contents)
         if repeated is not None:
-            return repeated.collect
+            return repeated
         sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)
         sampler.launch(layout, layout.pack(*contents).to(self._device, non_blocking=True))
         if not sampler.has_waited:
@@ -194,6 +255,22 @@ class Workplace:
             return self._spare_maps[kind].pop()
         except IndexError:
             return CpuMap(size)
+
+
+def _capture_key(
+    layout: BatchLayout,
+    fanouts: dict[EdgeType, list[int]],
+    draw: Draw,
+    follower: Follower | None,
+) -> CaptureKey:
+    return CaptureKey(
+        layout=layout,
+        fanouts=tuple((kind, tuple(hops)) for kind, hops in fanouts.items()),
+        method=draw.method,
+        edge_form=draw.edge_form,
+        stream=0,
+        follower=follower,
+    )
 
 
 def _first_trees(seeds: dict[NodeType, Tensor]) -> dict[NodeType, int]:

@@ -34,6 +34,11 @@ class DiskTable(TieredTable):
     A gather on a GPU waits for the ids, which the CPU needs; rows that are hot never cross the bus.
     """
 
+    @property
+    def is_repeatable(self) -> bool:
+        """False: the CPU reads the rows."""
+        return False
+
     def tensor(self) -> Tensor:
         """Return all rows, on the CPU, whatever the device: no GPU can address the file."""
         return self.rows()

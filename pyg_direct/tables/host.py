@@ -1,6 +1,6 @@
 """A table whose rows stay in host memory; a GPU reads them in place."""
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,10 @@ from pyg_direct.kernels.walk import LINE_BYTES, GatherLaunch, row_walk
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.tables.notes import StreamNotes, notes_of
-from pyg_direct.tables.plan import INDEX_SELECT, PARTITIONED, SORTED, GatherPlan, plan_gather
+from pyg_direct.tables.plan import INDEX_SELECT, PARTITIONED, SORTED, GatherPlan, plan_about
 from pyg_direct.tables.request import Request
 from pyg_direct.tables.table import Table
 from pyg_direct.tables.words import as_bytes, as_integers
-
-# Of a number of ids, a plan sees the leading bits.
-PLANNED_BITS = 6
-_plan_once = lru_cache(maxsize=4096)(plan_gather)
 
 
 class HostTable(Table):
@@ -114,13 +110,10 @@ class HostTable(Table):
         is_trusted: bool = False,
         is_background: bool = False,
     ) -> GatherPlan:
-        # Requests of about the same size have one plan, which is then at hand.
-        rounding = max(0, num_ids.bit_length() - PLANNED_BITS)
-        return _plan_once(
-            row_bytes=self.row_bytes, num_ids=num_ids >> rounding << rounding,
-            num_rows=self.num_rows, num_sms=_num_sms(self.device), max_sms=self.max_sms,
-            is_sorted=is_sorted, is_trusted=is_trusted, is_background=is_background,
-            host_share=host_share,
+        return plan_about(
+            row_bytes=self.row_bytes, num_ids=num_ids, num_rows=self.num_rows,
+            num_sms=_num_sms(self.device), max_sms=self.max_sms, is_sorted=is_sorted,
+            is_trusted=is_trusted, is_background=is_background, host_share=host_share,
         )  # fmt: skip
 
     def _host_share(self) -> float:
@@ -154,7 +147,8 @@ class HostTable(Table):
         stream = current_handle()
         notes = notes_of(self.device, stream)
         ids, places = self._in_order_of(plan, request, notes, stream)
-        self._launch_gather(ids, out, notes.launch(plan, stream), places)
+        launch = notes.launch(plan, stream, request.num_used)
+        self._launch_gather(ids, out, launch, places)
         if not is_checked:
             torch.cuda.current_stream().synchronize()
             notes.raise_if_wrong(self.name, self.num_rows)
@@ -206,7 +200,7 @@ class HostTable(Table):
                 TableOfPair(
                     other._device_span(), other_rows, other.row_bytes, plans[1].rows_per_ticket
                 ),
-                ids, launch=notes.launch(plans[0], stream), places=places,
+                ids, launch=notes.launch(plans[0], stream, request.num_used), places=places,
             )  # fmt: skip
         return rows, other_rows
 

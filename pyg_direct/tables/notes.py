@@ -34,10 +34,10 @@ class StreamNotes:
         self._wrong.cpu_view().fill_(NO_ID)
         self._spans = Span(self._tickets.data_ptr(), 16), Span(self._wrong.device_address, 8)
 
-    def launch(self, plan: GatherPlan, stream: int) -> GatherLaunch:
-        """Return the launch of a plan on the stream of these notes."""
+    def launch(self, plan: GatherPlan, stream: int, num_used: Tensor | None = None) -> GatherLaunch:
+        """Return the launch of a plan on the stream of these notes; see ``GatherLaunch``."""
         return GatherLaunch(
-            *self._spans, plan.rows_per_ticket, plan.num_warps, plan.max_blocks, stream
+            *self._spans, plan.rows_per_ticket, plan.num_warps, plan.max_blocks, stream, num_used
         )
 
     def partition(self, ids: Tensor, num_rows: int, stream: int) -> tuple[Tensor, Tensor]:

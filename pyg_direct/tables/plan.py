@@ -10,6 +10,8 @@ H200 (PCIe Gen5 x16); ``experiments/results`` has the runs.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 LINK_BYTES_PER_S = 51e9
 # What it costs to bring ids in order, launches included: torch's sort, or a partition by address.
@@ -39,6 +41,9 @@ MANY_HITS_SHARE = 0.5
 SMALL_SHARE, LARGE_SHARE = 8, 4
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
+
+# Of a number of ids, a plan that is kept saw the leading bits.
+PLANNED_BITS = 6
 
 INDEX_SELECT, AS_REQUESTED, ON_DEVICE = "index_select", "as requested", "on device"
 SORTED, PARTITIONED = "sorted", "partitioned"
@@ -170,6 +175,15 @@ def plan_gather(
     return GatherPlan(
         way, rows_per_ticket, num_warps, max_blocks, is_sparse, ordered_s, unordered_s
     )
+
+
+def plan_about(*, num_ids: int, **options: Any) -> GatherPlan:
+    """Return ``plan_gather`` of about so many ids; requests of similar size have one, at hand."""
+    rounding = max(0, num_ids.bit_length() - PLANNED_BITS)
+    return _plan_once(num_ids=num_ids >> rounding << rounding, **options)
+
+
+_plan_once = lru_cache(maxsize=4096)(plan_gather)
 
 
 def _estimate(

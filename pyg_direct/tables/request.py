@@ -28,6 +28,10 @@ class Request:
         No id comes twice, as a trusted caller knows.
     is_background : bool
         A model runs meanwhile: the gather leaves it most of the GPU's multiprocessors.
+    num_used : int64 tensor, shape (1,), optional
+        On the GPU: how many of the ids, from the first on, are asked for. The ids behind them are
+        valid all the same, and their rows may come or not. For ids that are trusted, sorted and in
+        the background, whose gather then waits for nothing that only the host knows.
 
     Raises
     ------
@@ -45,6 +49,7 @@ class Request:
         is_sorted: bool = False,
         is_distinct: bool = False,
         is_background: bool = False,
+        num_used: Tensor | None = None,
     ) -> None:
         if index.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"index holds {index.dtype}, expected torch.int32 or torch.int64")
@@ -53,6 +58,7 @@ class Request:
         self.index = index
         self.is_trusted, self.is_sorted = is_trusted, is_sorted
         self.is_distinct, self.is_background = is_distinct, is_background
+        self.num_used = num_used
         self._ids: dict[torch.device, Tensor] = {}
         self._sorted: tuple[Tensor, Tensor] | None = None
         self._partitioned: tuple[Tensor, Tensor] | None = None

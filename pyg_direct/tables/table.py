@@ -27,8 +27,11 @@ class Table(ABC):
         Element type.
     device : torch.device
         Where gathered rows appear.
+    version : int
+        Another one when rows are read from elsewhere than before.
     """
 
+    version = 0
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -139,6 +142,11 @@ class Table(ABC):
     def rows(self) -> Tensor:
         """Return all rows as a tensor where they stand, host memory on the CPU, without a copy."""
         return self.tensor()
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a CUDA graph can repeat gathers, until ``version`` changes."""
+        return self.device.type == "cuda" and not self.is_closed
 
     @abstractmethod
     def close(self) -> None:

@@ -129,6 +129,7 @@ class TieredTable(HostTable):
             If the copies do not fit. No row is hot then, and every row is still there.
         """
         self._check_open()
+        self.version += 1
         self._tier = None
         ids = self._checked(ids)
         if ids.numel() and self.row_bytes:
@@ -147,9 +148,14 @@ class TieredTable(HostTable):
         is_counting : bool
             Whether to count.
         """
+        self.version += 1
         self._counts = (
             torch.zeros(2, dtype=torch.int64, device=self.device) if is_counting else None
         )
+
+    @property
+    def is_repeatable(self) -> bool:  # docstring inherited
+        return self._counts is None and super().is_repeatable
 
     @property
     def hits(self) -> HitCount:

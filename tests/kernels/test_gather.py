@@ -88,6 +88,25 @@ def test_wrong_ids_are_noted_and_neither_read_nor_written(name, wrong_id, kernel
     assert notes[1].tolist() == [wrong_id]
 
 
+@pytest.mark.parametrize("num_used", [0, 1, 4, 99])
+@pytest.mark.parametrize("name", ["gather_rows", "scatter_rows"])
+def test_ids_behind_those_in_use_are_left_alone(name, num_used, kernel_memory):
+    table, index, notes = random_bytes(37, 12), _ids(7, 37, unique=True), _notes()
+    rows, used = random_bytes(7, 12, 4), np.array([num_used])
+    index[num_used:] = -1
+    expected = {"gather_rows": rows.copy(), "scatter_rows": table.copy()}
+    expected["gather_rows"][:num_used] = table[index[:num_used]]
+    expected["scatter_rows"][index[:num_used]] = rows[:num_used]
+
+    with kernel_memory(table, index, rows, used, *notes) as (*arrays, on_used, tickets, wrong):
+        launch = gather.GatherLaunch(tickets, wrong, 2, num_used=on_used)
+        for _ in range(2):
+            getattr(gather, name)(*arrays, row_bytes=12, launch=launch)
+
+    np.testing.assert_array_equal(rows if name == "gather_rows" else table, expected[name])
+    assert [note.tolist() for note in notes] == [[0, 0], [-7]]
+
+
 @pytest.mark.parametrize(
     ("row_bytes", "table_address", "rows_address", "piece_bytes", "words"),
     [

@@ -85,6 +85,18 @@ def test_pair_of_few_ids(num_ids, kernel_memory):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("num_used", [0, 3, 9])
+def test_pair_leaves_ids_behind_those_in_use_alone(num_used, kernel_memory):
+    tables, index = (random_bytes(9, 400), random_bytes(9, 8)), np.arange(5)
+
+    with kernel_memory(np.array([num_used])) as (used,):
+        outs, _ = _gather(kernel_memory, tables, index, rows_per_ticket=(1, 2), num_used=used)
+
+    for out, expected in zip(outs, _expected(tables, index), strict=True):
+        np.testing.assert_array_equal(out[:num_used], expected[:num_used])
+        assert (out[num_used:] == 0xAA).all()
+
+
 @pytest.mark.parametrize("wrong_id", [-1, 40, 2**40])
 def test_wrong_ids_of_one_table_are_noted_and_not_read(wrong_id, kernel_memory):
     tables = random_bytes(60, 12), random_bytes(37, 8)

@@ -95,6 +95,21 @@ def test_wrong_ids_are_noted_and_not_read(wrong_id, kernel_memory):
     assert notes[1].tolist() == [wrong_id]
 
 
+@pytest.mark.parametrize("num_used", [0, 3, 9])
+def test_ids_behind_those_in_use_are_left_alone(num_used, kernel_memory):
+    table, index = random_bytes(NUM_ROWS, 12), _ids(5)
+    hot, slots = _tier(12, HOT_IDS["some hot"])
+    out, expected = (np.full((5, 12), 0xAA, np.uint8) for _ in range(2))
+    reference.gather_tiers(table, index[:num_used], expected[:num_used], hot=hot, slots=slots)
+
+    memory = (table, index, out, hot, slots, np.array([num_used]), *_notes())
+    with kernel_memory(*memory) as (*arrays, near, where, used, tickets, wrong):
+        launch = GatherLaunch(tickets, wrong, num_used=used)
+        tiers.gather_tiers(*arrays, hot=near, slots=where, row_bytes=12, launch=launch)
+
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_hot_rows_must_start_on_a_line():
     hot, slots = random_bytes(3, 12, 4), np.zeros(NUM_ROWS, np.int32)
 

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from pyg_direct import DirectNeighborSampler, NeighborLoader, from_data
 from pyg_direct.loader.interleaved import NUM_OWN_BATCHES, Interleaved
 from pyg_direct.loader.pipeline import Pipeline, Synchronous
-from pyg_direct.sampler import capture
+from pyg_direct.sampler import capture_cache
 from tests.loader.graphs import assert_same_batches, make_data, make_hetero_data
 
 
@@ -518,8 +518,8 @@ class TestOnGpu:
         for _ in range(4):
             list(loader)
 
-        assert len(sampler._workplace._captures._captured) == 1
-        assert len(loader._stream_pairs._free) == 1
+        assert len(sampler._workplace._captures._captured) == 3
+        assert len(loader._stream_pool._free) == 3
 
     def test_captures_leave_the_random_numbers_of_the_model_alone(self):
         stores = from_data(make_data(400, 4000), "cuda")
@@ -534,7 +534,7 @@ class TestOnGpu:
                     for _ in range(20):
                         drawn.append(torch.nn.functional.dropout(batch.x, 0.5).sum())
             captured = loader.node_sampler._workplace._captures
-            assert len(captured._captured) == 2
+            assert len(captured._captured) == depth + 2
             masks.append(torch.stack(drawn))
 
         for each in masks[1:]:
@@ -546,10 +546,10 @@ def test_only_the_thread_of_the_loop_captures(device, depth, monkeypatch):
     loader = _loader(device, depth=depth)
     seen, start = [], loader._sample_batch.start
 
-    def note(index):
-        is_barred = getattr(capture._this_thread, "is_barred", False)
+    def note(index, **options):
+        is_barred = getattr(capture_cache._this_thread, "is_barred", False)
         seen.append((threading.current_thread() is threading.main_thread(), is_barred))
-        return start(index)
+        return start(index, **options)
 
     monkeypatch.setattr(loader._sample_batch, "start", note)
     for _ in loader:

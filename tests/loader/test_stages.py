@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pyg_direct import NeighborLoader, from_data
-from pyg_direct.loader.stages import StreamPairs
+from pyg_direct.loader.stages import StreamPool
 from tests.loader.graphs import make_data
 
 
@@ -83,14 +83,14 @@ def test_stats_where_all_rows_are_hot(device):
 
 
 @pytest.mark.gpu
-def test_stream_pairs_are_used_again():
-    pairs = StreamPairs(torch.device("cuda", 0))
-    first, second = pairs.take(), pairs.take()
-    assert len({*first, *second}) == 4
+def test_streams_are_used_again():
+    pool = StreamPool(torch.device("cuda", 0))
+    first, second = pool.take(2), pool.take(3)
+    assert len({*first, *second}) == 5
 
-    pairs.put_back(first)
+    pool.put_back(first)
 
-    assert pairs.take() == first
+    assert pool.take(2) == first
 
 
 @pytest.mark.gpu

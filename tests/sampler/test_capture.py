@@ -7,7 +7,7 @@ import torch
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_direct.sampler import DirectNeighborSampler
-from pyg_direct.sampler.capture import CaptureCache, CaptureKey
+from pyg_direct.sampler.capture_cache import CaptureCache, CaptureKey
 from pyg_direct.sampler.layout import BatchLayout
 from tests.sampler.graphs import MODES, assert_same, make_data, make_hetero
 
@@ -153,11 +153,13 @@ def test_without_cuda_graph():
 
 def test_find_waits_until_a_batch_was_seen_twice():
     layout = BatchLayout(num_seeds=((None, 4),), num_hops=1, num_relations=1, is_ranked=True)
-    key = CaptureKey(layout=layout, fanouts=((None, (2,)),), method=0, edge_form=1, stream=0)
+    key = CaptureKey(
+        layout=layout, fanouts=((None, (2,)),), method=0, edge_form=1, stream=0, follower=None
+    )
     cache = CaptureCache()
 
     for _ in range(2):
-        assert cache.find(key, lambda: None, torch.device("cpu")) is None
+        assert cache.find(key, lambda: None, torch.device("cpu"), None) is None
         cache.note(key)
 
     assert cache._num_seen[key] == 2

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from pyg_direct.kernels.random import batch_key, batch_keys
 from pyg_direct.sampler.layout import BatchLayout
 
 
@@ -49,3 +50,23 @@ def test_ranks_of_many_seeds(size, highest):
     padding = size - len(unique)
     assert seeds[None].unique.tolist() == unique + unique[-1:] * padding
     assert seeds[None].first.tolist() == first + first[-1:] * padding
+
+
+@pytest.mark.parametrize("num_seeds", [((None, 5),), (("a", 0), ("b", 7))], ids=str)
+def test_batches_packed_at_once_are_those_packed_one_by_one(num_seeds):
+    kind, size = num_seeds[-1]
+    layout = BatchLayout(
+        num_seeds=num_seeds, num_hops=2, num_relations=3, is_ranked=True, num_carried=size
+    )
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(2**40, (4, size), generator=generator)
+    ids[1, 3] = ids[1, 0]
+    carried = torch.randint(99, (4, size), generator=generator)
+    keys = batch_keys(7, 2**33, 4)
+
+    words = layout.pack_all(keys, ids.numpy(), carried.numpy())
+
+    for place in range(4):
+        key = batch_key(7, 2**33 + place)
+        expected = layout.pack(key, {kind: ids[place]}, carried[place])
+        assert words[place].tolist() == expected.tolist()
