@@ -9,6 +9,7 @@ Shape legend: ``N`` nodes of one type in a batch.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import finalize, ref
 
 import torch
 from torch import Tensor
@@ -41,9 +42,9 @@ class RowsAhead:
     Parameters
     ----------
     rows : BatchRows
-        What to gather.
-    tables : list of Table
-        All of its tables, ``repeatable``; kept, as graphs read them.
+        What to gather; a sampler that keeps this for its graphs does not keep those alive.
+    tables : dict
+        All of its tables, ``repeatable``; kept for as long as the rows are, as graphs read them.
     largest : mapping, optional
         The most nodes of each type that a batch had so far.
     """
@@ -51,28 +52,34 @@ class RowsAhead:
     def __init__(
         self,
         rows: BatchRows,
-        tables: list[Table],
+        tables: dict[tuple[Any, Any], Table],
         largest: Mapping[NodeType, int] | None = None,
     ) -> None:
-        self._rows, self._tables = rows, tables
-        self._versions = [table.version for table in tables]
+        self._rows, self._tables = ref(rows), tables
+        finalize(rows, tables.clear).atexit = False
+        self._versions = [table.version for table in tables.values()]
         self.largest = dict(largest or {})
         self._has_room, self._is_retired = True, False
         # Gathers of several graphs run one after the other: together they would crowd the bus.
         self._gathered = torch.cuda.Event(external=True)
 
-    def serves(self, tables: list[Table]) -> bool:
-        """Tell whether it gathers from these, and no batch had more nodes than room."""
-        return self._has_room and self.is_current() and self._tables == tables
+    @property
+    def has_room(self) -> bool:
+        """Whether no batch had more nodes than there was room for."""
+        return self._has_room
 
     def retire(self) -> None:
         """Be current no more."""
         self._is_retired = True
 
     def is_current(self) -> bool:  # docstring inherited
-        return not self._is_retired and not any(
-            table.is_closed or table.version != version
-            for table, version in zip(self._tables, self._versions, strict=True)
+        rows = self._rows()
+        # Users may put, place or close tensors between two batches.
+        return (
+            rows is not None
+            and not self._is_retired
+            and rows.repeatable() == self._tables
+            and [table.version for table in self._tables.values()] == self._versions
         )
 
     def note(self, num_nodes: Mapping[NodeType, int]) -> None:
@@ -82,7 +89,8 @@ class RowsAhead:
 
     def launch(self, reached: dict[NodeType, tuple[Tensor, Tensor]]) -> NodeRows:
         # docstring inherited
-        stream = torch.cuda.current_stream()
+        batch_rows, stream = self._rows(), torch.cuda.current_stream()
+        assert batch_rows is not None, "the loader of these rows is gone"
         gathering = (_external_event(), _external_event())
         self._gathered.wait(stream)
         gathering[0].record(stream)
@@ -93,7 +101,7 @@ class RowsAhead:
                 ids[: room[kind]], is_trusted=True, is_sorted=True, is_background=True,
                 num_used=num_nodes,
             )  # fmt: skip
-            rows[kind] = self._rows.gather_request(kind, request)
+            rows[kind] = batch_rows.gather_request(kind, request)
         gathering[1].record(stream)
         self._gathered.record(stream)
         return NodeRows(rows=rows, room=room, gathering=gathering)
@@ -124,7 +132,7 @@ def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:
     if tables is None:
         return None
     if last is not None:
-        if last.serves(tables):
+        if last.has_room and last.is_current():
             return last
         last.retire()
     return RowsAhead(rows, tables, None if last is None else last.largest)

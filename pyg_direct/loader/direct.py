@@ -16,10 +16,11 @@ from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
 from pyg_direct.loader.rows import BatchRows
-from pyg_direct.loader.stages import CpuStages, CudaStages, StreamPool, Work
+from pyg_direct.loader.stages import CpuStages, CudaStages, Work
 from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
 from pyg_direct.loader.workers import end_workers, ending
+from pyg_direct.memory.streams import StreamPool
 from pyg_direct.sampler import DirectNeighborSampler
 
 MAX_EPOCHS_KEPT = 100
@@ -267,18 +268,14 @@ class DirectLoader:
             start = partial(self._sample_batch.start, follower=ahead)
             repeat = self._sample_batch.repeat(ahead)
         work = Work(
-            start=start if self._samples_on_gpu else start_upload,
-            gather=self._gather,
-            finish=self._finish,
-            samples_on_gpu=self._samples_on_gpu,
-            repeat=repeat,
-        )
+            start=start if self._samples_on_gpu else start_upload, repeat=repeat,
+            gather=self._gather, finish=self._finish, samples_on_gpu=self._samples_on_gpu,
+        )  # fmt: skip
         stages = self._make_stages(work, record)
         batches: Iterator[Any]
         if self.depth == 0:
             batches = Synchronous(source, stages)
         elif self._only_launches:
-            # Graphs that make whole batches need nobody in between.
             lead = 1 if repeat is None else self.depth
             batches = Interleaved(source, stages, depth=self.depth, lead=lead)
         else:

@@ -74,4 +74,5 @@ def label_links(
 
 
 def _to(value: Any, device: torch.device) -> Any:
-    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+    is_elsewhere = isinstance(value, Tensor) and value.device != device
+    return value.to(device, non_blocking=True) if is_elsewhere else value

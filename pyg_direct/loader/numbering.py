@@ -33,13 +33,15 @@ class NumberedIndex:
     number : int
         In ``[0, 2**63)``.
     order : Tensor, optional
-        The positions of this batch, and of those of the epoch that come behind it, where they are
-        known.
+        All positions of the epoch, where they are known from its start.
+    start : int
+        Where in the order those of the batch begin.
     """
 
     positions: Any
     number: int
     order: Tensor | None = None
+    start: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # On the way to a worker a tensor would take shared memory, and a file handle.
@@ -83,15 +85,15 @@ class NumberedBatches:
     def __iter__(self) -> Iterator[NumberedIndex]:
         first = self._epochs.running << EPOCH_SHIFT
         return (
-            NumberedIndex(positions, first + place, order)
-            for place, (positions, order) in enumerate(_positions(self._batches))
+            NumberedIndex(positions, first + place, *known)
+            for place, (positions, *known) in enumerate(_positions(self._batches))
         )
 
     def __len__(self) -> int:
         return len(self._batches)
 
 
-def _positions(batches: Any) -> Iterator[tuple[Any, Tensor | None]]:
+def _positions(batches: Any) -> Iterator[tuple[Any, ...]]:
     """Iterate a batch sampler; torch's own, whose order is there from the start, in tensors."""
     is_plain = (
         type(batches) is BatchSampler
@@ -100,11 +102,11 @@ def _positions(batches: Any) -> Iterator[tuple[Any, Tensor | None]]:
     )
     if not is_plain:
         for positions in batches:
-            yield positions, None
+            yield (positions,)
         return
     order, size = _order(batches.sampler), batches.batch_size
     for start in range(0, len(batches) * size, size):
-        yield order[start : start + size], order[start:]
+        yield order[start : start + size], order, start
 
 
 def _order(sampler: RandomSampler | SequentialSampler) -> Tensor:
@@ -188,7 +190,7 @@ class SampleBatch:
         def start(index: NumberedIndex) -> Any:
             if index.order is None:
                 return None
-            return runs.start(index.number, index.order, len(index.positions))
+            return runs.start(index.number, index.order, index.start, len(index.positions))
 
         return start
 

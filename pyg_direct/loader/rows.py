@@ -106,19 +106,19 @@ class BatchRows:
         tables = [self.feature_store.table(group_name, name) for name in names]
         return dict(zip(names, gather_all(tables, request), strict=True))
 
-    def repeatable(self) -> list[Table] | None:
-        """Return all tables, or None if no CUDA graph can repeat their gathers.
+    def repeatable(self) -> dict[tuple[Any, Any], Table] | None:
+        """Return all tables by group and name, or None if no CUDA graph can repeat their gathers.
 
-        None can where edges have tensors: their rows are read in an order that the host has to
-        know the number of ids for.
+        None can where edges have tensors: their rows are read in an order for which the host has to
+        know the number of ids.
         """
-        tables = []
+        tables = {}
         for group_name in self.feature_store.groups():
             for name in self.names(group_name):
                 table = self.feature_store.table(group_name, name)
                 if isinstance(group_name, tuple) or not table.is_repeatable:
                     return None
-                tables.append(table)
+                tables[group_name, name] = table
         return tables
 
     def fetch(self, batch: Any, name: Any) -> None:

@@ -6,7 +6,6 @@ off the gather's stream, where it would keep the bus idle. The host waits in two
 sizes of a batch, and for the consumer to be done with an earlier batch, which bounds memory.
 """
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
-from pyg_direct.memory.streams import StreamTurn, keep_for
+from pyg_direct.memory.streams import StreamPool, StreamTurn, keep_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +77,7 @@ class CpuStages:
         return sample
 
     def gather(self, started: Any) -> tuple[Any, GatherCount]:  # docstring inherited
+        self._record.catch_up()
         start_s = time.perf_counter()
         count = GatherCount()
         batch = self._work.gather(started, count)
@@ -94,37 +94,6 @@ class CpuStages:
 
     def close(self) -> None:  # docstring inherited
         self._record.stop()
-
-
-class StreamPool:
-    """Streams for batches that are made ahead, kept from epoch to epoch.
-
-    A captured batch of the sampler belongs to a stream, so epochs should use the same ones; epochs
-    that overlap must not.
-
-    Parameters
-    ----------
-    device : torch.device
-        A CUDA device.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._lock = threading.Lock()
-        self._free: list[torch.cuda.Stream] = []
-
-    def take(self, num_streams: int) -> list[torch.cuda.Stream]:
-        """Return streams that nobody else uses."""
-        with self._lock:
-            taken, self._free = self._free[:num_streams], self._free[num_streams:]
-        # Their kernels take few multiprocessors: they should have them before the model takes all.
-        missing = range(num_streams - len(taken))
-        return taken + [torch.cuda.Stream(self._device, -1) for _ in missing]
-
-    def put_back(self, streams: list[torch.cuda.Stream]) -> None:
-        """Let others use streams that were taken."""
-        with self._lock:
-            self._free = streams + self._free
 
 
 class _Lane:
@@ -172,7 +141,9 @@ class CudaStages:
         pool: StreamPool | None = None,
         num_streams: int = 1,
     ) -> None:
-        self._work, self._record, self._device, self._pool = work, record, device, pool
+        self._work, self._record, self._pool = work, record, pool
+        index = torch.cuda.current_device() if device.index is None else device.index
+        self._device = device = torch.device("cuda", index)
         self._streams = [] if pool is None else pool.take(num_streams)
         self._lanes = deque(_Lane(device, stream) for stream in self._streams or (None,))
         self._set_consumer(torch.cuda.current_stream(device.index))
@@ -182,9 +153,8 @@ class CudaStages:
 
     def release(self) -> torch.cuda.Event | None:
         # docstring inherited
-        consumer = torch.cuda.current_stream(self._device.index)
-        if consumer != self._consumer:
-            self._set_consumer(consumer)
+        if torch._C._cuda_getCurrentStream(self._device.index) != self._consumer_numbers:
+            self._set_consumer(torch.cuda.current_stream(self._device.index))
         last, self._released = self._released, _event(self._consumer)
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
@@ -200,25 +170,31 @@ class CudaStages:
 
     def _set_consumer(self, stream: torch.cuda.Stream) -> None:
         self._consumer = stream
+        self._consumer_numbers = stream.stream_id, stream.device_index, stream.device_type
         self._taking = StreamTurn(self._device, stream, name="pyg_direct take")
 
     def start(self, item: Any, released: torch.cuda.Event | None) -> tuple[_Lane, Any]:
         # docstring inherited
-        if self._streams and released is not None:
-            released.synchronize()
         lane = self._lanes[0]
         self._lanes.rotate(-1)
         with lane.sampling as stream:
             if not self._work.samples_on_gpu:
+                self._wait_for(released)
                 return lane, self._on_cpu(self._work.start, item)
             if self._work.repeat is not None and (repeated := self._work.repeat(item)) is not None:
                 return lane, repeated
+            self._wait_for(released)
             lane.begun.record(stream)
             started = self._work.start(item)
             if _whole(started) is None:
                 self._record.add_events(SAMPLE, lane.begun, _event(stream))
                 lane.begun = _timed_event()
             return lane, started
+
+    def _wait_for(self, released: torch.cuda.Event | None) -> None:
+        """Bound the memory of batches; those that graphs make have no more than the graphs."""
+        if self._streams and released is not None:
+            released.synchronize()
 
     def _on_cpu(self, half: Callable[..., Any], *arguments: Any) -> Any:
         """Do the first or the second half of sampling, and note its time."""
@@ -228,6 +204,7 @@ class CudaStages:
         return out
 
     def gather(self, begun: tuple[_Lane, Any]) -> Any:  # docstring inherited
+        self._record.catch_up()
         lane, started = begun
         count = GatherCount()
         if _whole(started) is not None:
@@ -246,6 +223,12 @@ class CudaStages:
     def _take(self, started: Any, count: GatherCount) -> CudaProduct:
         """Copy a batch that a graph made to memory of the consumer's stream, as its next work."""
         with self._taking as stream:
+            if torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    "the stream of the loop is capturing a CUDA graph, which would repeat the copy "
+                    "of a batch; capture on another stream, as torch.cuda.graph does, or use "
+                    "depth=0"
+                )
             sample, whole = started(), started.whole
             batch = self._work.gather(sample, count, whole.following.rows)
             # Of what is counted on the GPU.
@@ -256,10 +239,7 @@ class CudaStages:
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited
         if product.stream != self._consumer:
-            if product.gathered is None:
-                self._consumer.wait_stream(product.stream)
-            else:
-                self._consumer.wait_event(product.gathered)
+            self._consumer.wait_event(product.gathered or product.stream.record_event())
             keep_for(product.batch, self._consumer)
         torch.cuda.nvtx.range_push("pyg_direct transform")
         try:

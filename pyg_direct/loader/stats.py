@@ -186,8 +186,14 @@ class EpochRecord:
         """Add a stage that runs on a GPU between two recorded events."""
         with self._lock:
             self._passing.append((stage, start, stop))
+
+    def catch_up(self) -> None:
+        """Read numbers of the GPU's that are there by now, if many are still unread."""
+        with self._lock:
             if len(self._passing) > MAX_UNREAD:
                 self._read_passed()
+            if len(self._counts) > MAX_UNREAD:
+                self._add_counts()
 
     def add_passed(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
         """Add a stage that a GPU has passed; its events may be recorded again afterwards."""
@@ -199,8 +205,6 @@ class EpochRecord:
         with self._lock:
             self._num_batches += 1
             self._counts.append((gathered, count))
-            if len(self._counts) > MAX_UNREAD:
-                self._add_counts()
 
     def _add_counts(self) -> None:
         while self._counts and (self._counts[0][0] is None or self._counts[0][0].query()):

@@ -1,5 +1,6 @@
-"""CUDA streams: make one current, and hand tensors from one to another."""
+"""CUDA streams: keep some, make one current, and hand tensors from one to another."""
 
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -74,6 +75,37 @@ class StreamTurn:
         if self._last_index != self._index:
             torch.cuda.set_device(self._last_index)
         torch.cuda.nvtx.range_pop()
+
+
+class StreamPool:
+    """Streams for batches that are made ahead, kept from epoch to epoch.
+
+    A captured batch of the sampler belongs to a stream, so epochs should use the same ones; epochs
+    that overlap must not.
+
+    Parameters
+    ----------
+    device : torch.device
+        A CUDA device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._free: list[torch.cuda.Stream] = []
+
+    def take(self, num_streams: int) -> list[torch.cuda.Stream]:
+        """Return streams that nobody else uses."""
+        with self._lock:
+            taken, self._free = self._free[:num_streams], self._free[num_streams:]
+        # Their kernels take few multiprocessors: they should have them before the model takes all.
+        missing = range(num_streams - len(taken))
+        return taken + [torch.cuda.Stream(self._device, -1) for _ in missing]
+
+    def put_back(self, streams: list[torch.cuda.Stream]) -> None:
+        """Let others use streams that were taken."""
+        with self._lock:
+            self._free = streams + self._free
 
 
 def bind_to_stream(function: Callable[[], Any]) -> Callable[[], Any]:

@@ -85,7 +85,7 @@ class CapturedBatches:
         self.sampling = _external_event(), _external_event()
         self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
-        self._lock = threading.Lock()
+        self._lock, self._is_passed = threading.Lock(), True
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         self._follower = follower
         self._stream = torch.cuda.current_stream(device)
@@ -101,9 +101,6 @@ class CapturedBatches:
                 self._sampler, self._following = self._launch(make_sampler, side)
             finally:
                 self._graph.capture_end()
-            # Ids that stand behind those of a batch are read as well, where no kernel is ours.
-            for ids, _ in self._sampler.reached().values():
-                ids.zero_()
         self._stream.wait_stream(side)
 
     def _launch(
@@ -152,8 +149,10 @@ class CapturedBatches:
                 return None
             repeated = RepeatedBatch(self, is_followed=self._follower is not None)
             self._repeated = weakref.ref(repeated)
-        # A batch that was dropped may not have read the host's words yet.
-        self._made.synchronize()
+        if not self._is_passed:
+            # A batch that was dropped may not have read the host's words yet.
+            self._made.synchronize()
+        self._is_passed = False
         self._pack(contents)
         self._graph.replay()
         self._made.record(self._stream)
@@ -165,6 +164,7 @@ class CapturedBatches:
         The next batch waits for the copies on the GPU.
         """
         self._made.synchronize()
+        self._is_passed = True
         totals, following = self._noted_totals.tolist(), None
         with on_device(self._device):
             handle = current_handle()

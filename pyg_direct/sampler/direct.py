@@ -198,15 +198,7 @@ class DirectNeighborSampler(GraphSampler):
         return self._start({kind: inputs.node}, time, key, inputs.input_id, follower).then(finish)
 
     def repeat_nodes(self, inputs: NodeSamplerInput, follower: Follower) -> NodeRuns | None:
-        """Return what starts batches of these seeds by CUDA graphs; None where none may be used.
-
-        Parameters
-        ----------
-        inputs : NodeSamplerInput
-            All seeds.
-        follower : Follower
-            Whose work belongs to each batch.
-        """
+        """Return what starts batches of all these seeds by graphs; None where none may be used."""
         is_repeated = self.subgraph_type == SubgraphType.directional and not self.disjoint
         if not is_repeated or inputs.time is not None or inputs.input_id is not None:
             return None

@@ -184,9 +184,12 @@ class CudaStages:
         )  # fmt: skip
 
     def join_levels(self, levels: list[Level]) -> Tensor:
-        """Put levels one after another, as ``CpuStages`` does; the end is beyond the last one."""
+        """Put levels one after another, as ``CpuStages`` does; behind the last one are zeros.
+
+        Whoever gathers by these ids before their number is known finds valid ones there.
+        """
         num_arrays = 1 if levels[0].tree is None else 2
-        out = _rows(num_arrays, sum(level.bound for level in levels), levels[0].node)
+        out = _rows(num_arrays, sum(level.bound for level in levels), levels[0].node).zero_()
         for level in levels:
             tree = level.node if level.tree is None else level.tree
             arrays = level.node, tree, tree

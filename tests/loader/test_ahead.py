@@ -1,5 +1,7 @@
 """Batches that a CUDA graph makes whole are those that the CPU makes."""
 
+import gc
+
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -182,6 +184,37 @@ def test_a_tensor_that_is_put_again(taken):
     assert len(taken) == num_taken + 20
 
 
+def test_a_write_in_the_loop_reaches_the_batches_behind_those_on_their_way():
+    data = _make_data()
+    _, on_gpu = _loaders(data, depth=2)
+    _epoch(on_gpu)
+
+    for number, batch in enumerate(on_gpu):
+        if number == 5:
+            on_gpu.data[0][None, "x", None] = data.x * 2
+            on_gpu.data[0][None, "late", None] = data.y + 1
+        expected = data.x[batch.n_id.cpu()]
+        assert batch.x.cpu().equal(expected * (1 if number <= 5 else 2)) or 5 < number <= 5 + 4
+        assert ("late" in batch) == (number > 5) or 5 < number <= 5 + 4
+
+
+def test_no_whole_batch_holds_half_a_write(taken):
+    stores = from_data(_make_data(), "cuda")
+    stores[0][None, "x", None] = torch.zeros(NUM_NODES, 256)
+    loader = NeighborLoader(stores, [4, 3], batch_size=20, seed=2, depth=2)
+    list(loader)
+
+    seen = []
+    for number, batch in enumerate(loader):
+        seen.append(batch.x.unique().tolist())
+        rows = torch.full((NUM_NODES, 256), 1.0 + number)
+        stores[0].update_tensor(rows, None, "x", index=torch.arange(NUM_NODES))
+
+    assert [len(values) for values in seen] == [1] * len(loader)
+    assert len({values[0] for values in seen}) > len(loader) - 5
+    assert len(taken) > 50
+
+
 def test_batches_with_more_nodes_than_there_is_room_for(taken):
     # A ring: each seed reaches itself alone, but those behind it reach ten others.
     ring, star = torch.arange(300), torch.arange(300, 600)
@@ -240,6 +273,19 @@ def test_epochs_left_early_and_at_the_same_time():
     assert_same_batches(_epoch(on_cpu), [other for _, other in pairs])
 
 
+def test_graphs_of_loaders_that_are_gone_do_not_pile_up(taken):
+    stores = from_data(_make_data(), "cuda")
+    sampler = DirectNeighborSampler(stores, [4, 3], device="cuda", seed=5)
+
+    for _ in range(4):
+        list(NeighborLoader(stores, [4, 3], batch_size=30, neighbor_sampler=sampler, depth=2))
+        gc.collect()
+
+    captures = sampler._workplace._captures._captured
+    assert len({key.follower for key in captures}) == 1
+    assert len(taken) > 50
+
+
 def test_a_custom_sampler_of_batches(taken):
     data = _make_data()
     order = torch.randperm(NUM_NODES).view(-1, 20).tolist()
@@ -279,8 +325,8 @@ def test_rows_of_edges_are_gathered_apart(taken):
 
 def test_counted_hits_are_those_of_the_batches(taken):
     _, on_gpu = _loaders(_make_data())
-    table = on_gpu.data[0].table(None, "x")
     on_gpu.data[0].set_hot(None, "x", torch.arange(100))
+    table = on_gpu.data[0].table(None, "x")
     table.count_hits()
 
     num_rows = sum(batch.num_nodes for batch in _epoch(on_gpu))

@@ -210,10 +210,10 @@ class TestPipeline:
 
 
 class TestInterleaved:
-    @pytest.mark.parametrize("depth", [1, 2, 4])
-    def test_samples_one_batch_further_than_it_gathers(self, depth):
+    @pytest.mark.parametrize(("depth", "lead"), [(1, 1), (2, 1), (2, 2), (4, 1), (4, 4)])
+    def test_starts_one_batch_further_than_depth(self, depth, lead):
         stages = _Stages()
-        batches = Interleaved(iter(range(20)), stages, depth=depth)
+        batches = Interleaved(iter(range(20)), stages, depth=depth, lead=lead)
 
         for number in range(NUM_OWN_BATCHES - 1):
             item, thread = next(batches)
@@ -242,6 +242,17 @@ class TestInterleaved:
         assert {*threads[:own]} == {threading.current_thread()}
         assert threading.current_thread() not in threads[own:]
         assert not _threads()
+
+    @pytest.mark.parametrize("lead", [1, 3])
+    def test_gathers_behind_the_batches_that_are_only_started(self, lead):
+        stages, leads = _Stages(), []
+        stages.gather = lambda started: leads.append(len(stages.produced) - started[0]) or started
+
+        items = [item for item, _ in Interleaved(iter(range(9)), stages, depth=3, lead=lead)]
+
+        assert items == list(range(9))
+        # The last ones have nobody behind them.
+        assert leads == [lead] * (10 - lead) + list(range(lead - 1, 0, -1))
 
     @pytest.mark.parametrize("where", ["start", "gather"])
     def test_error_in_the_other_thread_comes_at_its_batch(self, where):

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from pyg_direct import NeighborLoader, from_data
-from pyg_direct.loader.stages import StreamPool
 from tests.loader.graphs import make_data
 
 
@@ -80,17 +79,6 @@ def test_stats_where_all_rows_are_hot(device):
     (stats,) = loader.stats()
     assert stats.hit_share == 1.0
     assert stats.host_bytes == 0
-
-
-@pytest.mark.gpu
-def test_streams_are_used_again():
-    pool = StreamPool(torch.device("cuda", 0))
-    first, second = pool.take(2), pool.take(3)
-    assert len({*first, *second}) == 5
-
-    pool.put_back(first)
-
-    assert pool.take(2) == first
 
 
 @pytest.mark.gpu

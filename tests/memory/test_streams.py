@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from pyg_direct import NeighborLoader, from_data
-from pyg_direct.memory.streams import StreamTurn, bind_to_stream, keep_for
+from pyg_direct.memory.streams import StreamPool, StreamTurn, bind_to_stream, keep_for
 from tests.loader.graphs import make_data, make_hetero_data
 
 
@@ -107,3 +107,14 @@ def test_a_bound_function_runs_on_its_stream():
     other.synchronize()
     assert seen == [side]
     assert bool((doubled == 14).all())
+
+
+@pytest.mark.gpu
+def test_streams_are_used_again():
+    pool = StreamPool(torch.device("cuda", 0))
+    first, second = pool.take(2), pool.take(3)
+    assert len({*first, *second}) == 5
+
+    pool.put_back(first)
+
+    assert pool.take(2) == first

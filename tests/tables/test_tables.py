@@ -31,6 +31,33 @@ def test_gather_fills_out(make_table, device):
     assert out.cpu().equal(x[[4, 1]])
 
 
+def test_a_graph_repeats_gathers_of_a_gpu_alone(make_table, device):
+    table = make_table(torch.rand(37, 3))
+
+    assert table.is_repeatable == (device.type == "cuda")
+    table.close()
+    assert not table.is_repeatable
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("row_bytes", [4, 12, 400])
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_only_the_ids_in_use_are_gathered(where, row_bytes):
+    device, x = torch.device("cuda", 0), torch.rand(37, row_bytes // 4)
+    table = HostTable(MappedArray(x.clone()), device) if where == "host" else None
+    table = table or DeviceTable(x.to(device))
+    ids, num_used = torch.arange(30, device=device), torch.tensor([7], device=device)
+    request = Request(
+        ids, is_trusted=True, is_sorted=True, is_background=True, num_used=num_used
+    )  # fmt: skip
+    out = torch.full((30, row_bytes // 4), -1.0, device=device)
+
+    table.gather(request, out)
+
+    assert out[:7].cpu().equal(x[:7])
+    assert where == "device" or bool((out[7:] == -1).all())
+
+
 def test_gather_takes_ids_from_either_side(make_table, device):
     x = torch.rand(37, 3)
 

@@ -34,6 +34,20 @@ def test_gather_gives_the_rows_wherever_they_stand(device, dtype, shape, hot):
         assert_same_bits(table.gather(ids), expected)
 
 
+def test_a_table_has_a_version_of_what_is_hot(device):
+    table = make(torch.rand(NUM_ROWS, 3), device)
+    versions = [table.version]
+
+    for change in (lambda: table.set_hot(torch.arange(3)), table.refresh, table.count_hits):
+        change()
+        versions.append(table.version)
+
+    assert len(set(versions)) == 4
+    assert not table.is_repeatable
+    table.count_hits(False)
+    assert table.is_repeatable == (device.type == "cuda")
+
+
 @pytest.mark.parametrize("budget_bytes", [0, 147, 148, 160, 172, 443, 444, 10**6])
 def test_set_budget_keeps_to_it(device, budget_bytes):
     x = torch.rand(NUM_ROWS, 3)
