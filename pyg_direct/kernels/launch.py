@@ -169,25 +169,6 @@ class CudaKernel:
         return int(kernel.library.get_cufunc().handle)
 
 
-def copy_within_gpu(source: Any, target: Any, num_bytes: int, *, stream: int) -> None:
-    """Copy memory of the current device; the call does not wait.
-
-    Parameters
-    ----------
-    source, target : Span or torch tensor
-        Contiguous, of ``num_bytes`` at least; they do not overlap.
-    num_bytes : int
-        0 or more.
-    stream : int
-        CUDA stream handle.
-    """
-    if num_bytes == 0:
-        return
-    code = _driver().cuMemcpyDtoDAsync_v2(address_of(target), address_of(source), num_bytes, stream)
-    if code:
-        raise RuntimeError(f"copy of {num_bytes} bytes failed: {_name_of(code)} ({code})")
-
-
 def address_of(array: Any) -> int:
     """Return the address that ``span_of`` finds, in a third of the time: launches are many."""
     if isinstance(array, Span):
@@ -206,9 +187,6 @@ def _driver() -> Any:
     driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     driver.cuLaunchKernel.argtypes = [
         ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3,
-    ]  # fmt: skip
-    driver.cuMemcpyDtoDAsync_v2.argtypes = [
-        ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p,
     ]  # fmt: skip
     return driver
 

@@ -82,7 +82,7 @@ class CapturedBatches:
         self._noted_totals, self._packed_array = self._noted.cpu_view(), self._packed.numpy()
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When sampling begins and ends; the graph records them.
-        self.sampling = _external_event(), _external_event()
+        self.sampling = external_event(), external_event()
         self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event()
         self._graph = torch.cuda.CUDAGraph()
         self._lock, self._is_passed = threading.Lock(), True
@@ -209,7 +209,7 @@ class RepeatedBatch:
         return sampled
 
 
-def _external_event() -> torch.cuda.Event:
+def external_event() -> torch.cuda.Event:
     """Return an event that a graph records each time it is repeated."""
     return torch.cuda.Event(enable_timing=True, external=True)
 
