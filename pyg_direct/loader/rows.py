@@ -85,7 +85,7 @@ class BatchRows:
         ready : dict, optional
             The rows, if they were gathered before; they are counted now, and returned.
         """
-        if ids is None:
+        if ids is None or not self.names(group_name):
             return {}
         rows = ready
         if rows is None:
