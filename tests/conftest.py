@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ NUM_GPUS = torch.cuda.device_count()
 if NUM_GPUS == 0:
     # Numba reads this once, at its first import: without a GPU the kernels run in its simulator.
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+    # Its threads are polled by another one; at Python's usual 5 ms a test can take minutes so.
+    sys.setswitchinterval(1e-4)
 
 
 def _hash_of_kernels():
