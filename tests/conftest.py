@@ -4,6 +4,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +40,47 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
         if item.get_closest_marker("multi_gpu") and NUM_GPUS < 2:
             item.add_marker(pytest.mark.skip(reason="needs two CUDA GPUs or more"))
+
+
+class _SharedArrays(dict):
+    """The simulator's shared arrays of a block, by the line that asks for one.
+
+    The simulator asks with ``get``, and sets what it did not find: of two threads that come at the
+    same time each would have an array of its own. Here the others wait until the first has set it.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def get(self, line):
+        self._lock.acquire()
+        if line not in self:
+            return None
+        self._lock.release()
+        return self[line]
+
+    def __setitem__(self, line, array):
+        super().__setitem__(line, array)
+        self._lock.release()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_shared_array_a_block():
+    if NUM_GPUS:
+        yield
+        return
+    from numba.cuda.simulator.kernelapi import FakeCUDAShared
+
+    make = FakeCUDAShared.__init__
+
+    def make_safely(self, *arguments):
+        make(self, *arguments)
+        self._allocations = _SharedArrays()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeCUDAShared, "__init__", make_safely)
+        yield
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
