@@ -1,8 +1,8 @@
 """Make batches ahead of their consumer, between two batches of its own thread or while it sleeps.
 
 For stages that only launch work on a GPU; see ``pyg_direct.loader.spare``. What they launch runs
-while the consumer launches its own. Sampling is a batch ahead of gathering, so that its sizes are
-there when the host asks for them.
+while the consumer launches its own. Sampling is a batch ahead of gathering, or more, so that its
+sizes are there when the host asks for them.
 """
 
 import weakref

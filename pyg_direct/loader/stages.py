@@ -1,9 +1,10 @@
 """The stages of a batch on the CPU and on a GPU: sample, gather, hand over.
 
-On a GPU, sampling and gathering have streams of their own, and events take the place of waiting:
-the gather waits on the GPU for its ids, the consumer's stream for its rows. What is no gather stays
-off the gather's stream, where it would keep the bus idle. The host waits in two places: for the
-sizes of a batch, and for the consumer to be done with an earlier batch, which bounds memory.
+On a GPU, each batch on its way has a stream of its own, and events take the place of waiting:
+gathers wait on the GPU for each other, so that the bus serves one at a time, and the consumer's
+stream waits for its rows. The host waits in two places: for the sizes of a batch, and for the
+consumer to be done with an earlier one, which bounds memory. A batch that a graph makes is waited
+for as a whole, and copied to memory of the consumer's stream.
 """
 
 import time
