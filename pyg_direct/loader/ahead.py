@@ -46,6 +46,11 @@ class RowsAhead:
         All of its tables, ``repeatable``; kept for as long as the rows are, as graphs read them.
     largest : mapping, optional
         The most nodes of each type that a batch had so far.
+
+    Attributes
+    ----------
+    has_room : bool
+        Whether no batch had more nodes than there was room for.
     """
 
     def __init__(
@@ -59,14 +64,9 @@ class RowsAhead:
         self._end.atexit = False
         self._versions = [table.version for table in tables.values()]
         self.largest = dict(largest or {})
-        self._has_room = True
+        self.has_room = True
         # Gathers of several graphs run one after the other: together they would crowd the bus.
         self._gathered = external_event()
-
-    @property
-    def has_room(self) -> bool:
-        """Whether no batch had more nodes than there was room for."""
-        return self._has_room
 
     def retire(self) -> None:
         """Be current no more, and let go of the tables."""
@@ -115,7 +115,7 @@ class RowsAhead:
             if size <= made.room[kind]:
                 taken[kind] = {name: rows[:size].clone() for name, rows in made.rows[kind].items()}
             else:
-                self._has_room = False
+                self.has_room = False
         return replace(made, rows=taken)
 
 

@@ -292,7 +292,6 @@ class DirectLoader:
         if self.depth > 0 and self._stream_pool is None:
             self._stream_pool = StreamPool(self._device)
         pool = self._stream_pool if self.depth > 0 else None
-        # One batch that is only sampled, and ``depth`` that are gathered.
         return CudaStages(work, record, device=self._device, pool=pool, num_streams=self.depth + 1)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
-from pyg_direct.sampler.layout import BatchLayout, IdArray
+from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.relation import NodeType
 
 
@@ -41,14 +41,6 @@ class Follower(Protocol):
         """Return what it made for a batch, in memory of the current stream, which is free then."""
 
 
-class Contents(NamedTuple):
-    """What differs between batches of one layout; see ``BatchLayout.pack``."""
-
-    key: int
-    seeds: dict[NodeType, Tensor]
-    carried: Tensor | None
-
-
 class CapturedBatches:
     """The graph of one layout, on the stream that is current when it is made.
 
@@ -60,9 +52,9 @@ class CapturedBatches:
         Returns a ``HopSampler`` that launches on the current stream.
     device : torch.device
         A CUDA device, the current one.
-    contents : Contents or int64 array
-        Of the first batch, or what they are packed; all is launched once with them before it is
-        captured: a capture may neither register memory nor load a kernel.
+    words : int64 tensor
+        The first batch, packed; all is launched once with it before it is captured: a capture may
+        neither register memory nor load a kernel.
     follower : Follower, optional
         What else belongs to a batch. Its stream must not be the default one, which nobody captures.
     """
@@ -72,14 +64,14 @@ class CapturedBatches:
         layout: BatchLayout,
         make_sampler: Callable[[], HopSampler],
         device: torch.device,
-        contents: Contents | IdArray,
+        words: Tensor,
         follower: Follower | None = None,
     ) -> None:
         # What the graph reads, and where it notes the totals.
         self._host = MappedArray.empty((layout.num_words,), torch.int64)
         self._layout, self._packed, self._device = layout, self._host.cpu_view(), device
         self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
-        self._noted_totals, self._packed_array = self._noted.cpu_view(), self._packed.numpy()
+        self._noted_totals = self._noted.cpu_view()
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When sampling begins and ends; the graph records them.
         self.sampling = external_event(), external_event()
@@ -91,7 +83,7 @@ class CapturedBatches:
         self._stream = torch.cuda.current_stream(device)
         # What follows leaves notes for the next one on its stream.
         side = torch.cuda.Stream(device) if follower is None else self._stream
-        self._pack(contents)
+        self._packed.copy_(words)
         side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
             self._launch(make_sampler, side)
@@ -124,19 +116,13 @@ class CapturedBatches:
         """Whether the graph may be repeated."""
         return self._follower is None or self._follower.is_current()
 
-    def _pack(self, contents: Contents | IdArray) -> None:
-        if isinstance(contents, Contents):
-            self._layout.pack(*contents, out=self._packed)
-        else:
-            self._packed_array[:] = contents
-
-    def start(self, contents: Contents | IdArray) -> "RepeatedBatch | None":
+    def start(self, words: Tensor) -> "RepeatedBatch | None":
         """Start a batch of the layout on the stream of the graph.
 
         Parameters
         ----------
-        contents : Contents or int64 array
-            Of the batch, or what ``BatchLayout.pack`` makes of them.
+        words : int64 tensor
+            The batch, packed by the layout, on the CPU; copied.
 
         Returns
         -------
@@ -153,7 +139,7 @@ class CapturedBatches:
             # A batch that was dropped may not have read the host's words yet.
             self._made.synchronize()
         self._is_passed = False
-        self._pack(contents)
+        self._packed.copy_(words)
         self._graph.replay()
         self._made.record(self._stream)
         return repeated

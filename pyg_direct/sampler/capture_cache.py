@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from pyg_direct.sampler.capture import CapturedBatches, Contents, Follower
+from pyg_direct.sampler.capture import CapturedBatches, Follower
 from pyg_direct.sampler.hops import HopSampler
-from pyg_direct.sampler.layout import BatchLayout, IdArray
+from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.relation import EdgeType
 
 # For each stream. Each keeps the memory of a batch, with bounds for sizes.
@@ -39,7 +40,7 @@ class PackedRun:
     ----------
     key : CaptureKey
         Of all, but for the stream.
-    words : int64 array, shape (num_batches, num_words)
+    words : int64 tensor, shape (num_batches, num_words)
         See ``BatchLayout.pack_all``.
     make_sampler : callable
         See ``CapturedBatches``.
@@ -48,7 +49,7 @@ class PackedRun:
     """
 
     key: CaptureKey
-    words: IdArray
+    words: Tensor
     make_sampler: Callable[[], HopSampler]
     captured: dict[int, CapturedBatches] = field(default_factory=dict)
 
@@ -67,7 +68,7 @@ class CaptureCache:
         key: CaptureKey,
         make_sampler: Callable[[], HopSampler],
         device: torch.device,
-        contents: Contents | IdArray,
+        words: Tensor,
     ) -> CapturedBatches | None:
         """Return the graph for a key, captured now if batches like it were seen twice before.
 
@@ -75,27 +76,27 @@ class CaptureCache:
         ----------
         key : CaptureKey
             Of a batch. No graph is found for a follower that is not current.
-        make_sampler, device, contents
+        make_sampler, device, words
             See ``CapturedBatches``.
         """
         if key.follower is not None and not key.follower.is_current():
             return None
         with self._lock:
             if key not in self._captured:
-                if not self._is_worth_it(key) or getattr(_this_thread, "is_barred", False):
+                is_new = self._num_seen.get(key._replace(stream=0), 0) < 2
+                if is_new or getattr(_this_thread, "is_barred", False):
+                    return None
+                self._drop_stale()
+                if sum(each.stream == key.stream for each in self._captured) >= MAX_CAPTURED:
                     return None
                 self._captured[key] = CapturedBatches(
-                    key.layout, make_sampler, device, contents, key.follower
+                    key.layout, make_sampler, device, words, key.follower
                 )
             return self._captured[key]
 
-    def _is_worth_it(self, key: CaptureKey) -> bool:
-        if self._num_seen.get(key._replace(stream=0), 0) < 2:
-            return False
-        for each in list(self._captured):
-            if each.follower is not None and not each.follower.is_current():
-                del self._captured[each]
-        return sum(each.stream == key.stream for each in self._captured) < MAX_CAPTURED
+    def _drop_stale(self) -> None:
+        for key in [key for key, each in self._captured.items() if not each.is_current]:
+            del self._captured[key]
 
     def note(self, key: CaptureKey) -> None:
         """Remember a batch that was made without a graph, and never waited in between."""

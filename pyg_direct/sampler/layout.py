@@ -77,8 +77,6 @@ class BatchLayout(NamedTuple):
         key: int,
         seeds: dict[NodeType, Tensor],
         carried: Tensor | None = None,
-        *,
-        out: Tensor | None = None,
     ) -> Tensor:
         """Return the array of a batch, on the CPU.
 
@@ -90,10 +88,8 @@ class BatchLayout(NamedTuple):
             On the CPU; a type that is missing has none.
         carried : integer tensor, shape (num_carried,), optional
             What comes along.
-        out : int64 tensor, shape (num_words,), optional
-            On the CPU; overwritten and returned.
         """
-        out = torch.empty(self.num_words, dtype=torch.int64) if out is None else out
+        out = torch.empty(self.num_words, dtype=torch.int64)
         words: IdArray = out.numpy()
         start = 1 + self.num_totals
         words[0], words[1:start] = key, 0
@@ -109,7 +105,7 @@ class BatchLayout(NamedTuple):
             words[start:] = carried.detach().cpu().numpy()
         return out
 
-    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> IdArray:
+    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> Tensor:
         """Return the arrays of several batches, a row for each, on the CPU.
 
         Parameters
@@ -131,7 +127,7 @@ class BatchLayout(NamedTuple):
         parts[2][:] = ids << bits | np.arange(size)
         parts[2].sort(axis=1)
         _part_all(parts[2], bits, parts[1])
-        return words
+        return torch.from_numpy(words)
 
     def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
         """Return views of the key, the totals, the seeds of each type, and what was carried.

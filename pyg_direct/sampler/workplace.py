@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyg_direct.memory.streams import bind_to_stream, current_handle, on_device
-from pyg_direct.sampler.capture import Contents, Follower, RepeatedBatch
+from pyg_direct.sampler.capture import Follower, RepeatedBatch
 from pyg_direct.sampler.capture_cache import CaptureCache, CaptureKey, PackedRun
 from pyg_direct.sampler.edges import Draw
 from pyg_direct.sampler.graph import SamplerGraph
@@ -96,12 +96,11 @@ class Workplace:
             is_disjoint=is_disjoint,
             num_carried=None if carried is None else carried.numel(),
         )
+        words = layout.pack(key, seeds, carried)
         with nullcontext() if self._device.type == "cpu" else on_device(self._device):
             if self._captures is None or is_disjoint or is_induced:
-                words = layout.pack(key, seeds, carried)
                 return self._start(layout, words, fanouts, draw, first_trees, is_induced)
-            contents = Contents(key, seeds, carried)
-            return self._repeat(self._captures, layout, contents, fanouts, draw, follower)
+            return self._repeat(self._captures, layout, words, fanouts, draw, follower)
 
     def _layout(
         self,
@@ -161,7 +160,9 @@ class Workplace:
             captured = self._captures.find(
                 run.key._replace(stream=stream), run.make_sampler, self._device, run.words[place]
             )
-        if captured is None or not captured.is_current:
+        elif captured is not None and not captured.is_current:
+            captured = None
+        if captured is None:
             return None
         run.captured[stream] = captured
         return captured.start(run.words[place])
@@ -170,7 +171,7 @@ class Workplace:
         self,
         captures: CaptureCache,
         layout: BatchLayout,
-        contents: Contents,
+        words: Tensor,
         fanouts: dict[EdgeType, list[int]],
         draw: Draw,
         follower: Follower | None,
@@ -181,13 +182,13 @@ class Workplace:
             capture_key,
             lambda: self._make_sampler(layout, fanouts, draw, None)[0],
             self._device,
-            contents,
+            words,
         )
-        repeated = None if captured is None else captured.start(contents)
+        repeated = None if captured is None else captured.start(words)
         if repeated is not None:
             return repeated
         sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)
-        sampler.launch(layout, layout.pack(*contents).to(self._device, non_blocking=True))
+        sampler.launch(layout, words.to(self._device, non_blocking=True))
         if not sampler.has_waited:
             captures.note(capture_key)
         return bind_to_stream(sampler.collect)
