@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import os
 import pickle
 import signal
 import time
@@ -148,6 +149,33 @@ def test_leaving_the_loop_early_leaves_no_process(device):
     next(iter(loader))
 
     assert not _processes()
+
+
+class _Left:
+    """Garbage, as it is in a cycle; ends a process that is not its own, as an event would."""
+
+    def __init__(self):
+        self.itself, self.process = self, os.getpid()
+
+    def __del__(self):
+        if os.getpid() != self.process:
+            os._exit(7)
+
+
+def _collect(worker_id):
+    gc.collect()
+
+
+def test_workers_leave_alone_what_was_garbage_before(device):
+    loader = NeighborLoader(
+        from_data(make_data(), device), [4], num_workers=1, worker_init_fn=_collect
+    )
+    gc.disable()
+    try:
+        _Left()
+        assert next(iter(loader)).batch_size == 1
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
