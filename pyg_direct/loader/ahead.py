@@ -7,7 +7,7 @@ Shape legend: ``N`` nodes of one type in a batch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import finalize, ref
 
@@ -41,9 +41,8 @@ class RowsAhead:
     Parameters
     ----------
     rows : BatchRows
-        What to gather; a sampler that keeps this for its graphs does not keep those alive.
-    tables : dict
-        All of its tables, ``repeatable``; kept for as long as the rows are, as graphs read them.
+        What to gather, all of it ``repeatable``. Their tables, which graphs read, are kept for as
+        long as they are; a sampler that keeps this for its graphs does not keep them alive.
     largest : mapping, optional
         The most nodes of each type that a batch had so far.
 
@@ -56,13 +55,12 @@ class RowsAhead:
     def __init__(
         self,
         rows: BatchRows,
-        tables: dict[tuple[Any, Any], Table],
         largest: Mapping[NodeType, int] | None = None,
     ) -> None:
-        self._rows, self._tables = ref(rows), tables
-        self._end = finalize(rows, tables.clear)
+        self._rows, self._tables = ref(rows), [rows.tables()]
+        self._end = finalize(rows, self._tables.clear)
         self._end.atexit = False
-        self._versions = [table.version for table in tables.values()]
+        self._versions = _repeatable(rows.tables())
         self.largest = dict(largest or {})
         self.has_room = True
         # Gathers of several graphs run one after the other: together they would crowd the bus.
@@ -78,8 +76,8 @@ class RowsAhead:
         return (
             rows is not None
             and self._end.alive
-            and rows.repeatable() == self._tables
-            and [table.version for table in self._tables.values()] == self._versions
+            and rows.tables() is self._tables[0]
+            and _repeatable(self._tables[0]) == self._versions
         )
 
     def note(self, num_nodes: Mapping[NodeType, int]) -> None:
@@ -116,7 +114,7 @@ class RowsAhead:
                 taken[kind] = {name: rows[:size].clone() for name, rows in made.rows[kind].items()}
             else:
                 self.has_room = False
-        return replace(made, rows=taken)
+        return NodeRows(rows=taken, room=made.room, gathering=made.gathering)
 
 
 def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:
@@ -129,11 +127,25 @@ def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:
     last : RowsAhead, optional
         What did so before, which is returned as long as it serves.
     """
-    tables = rows.repeatable()
-    if tables is None:
+    if _repeatable(rows.tables()) is None:
         return None
     if last is not None:
         if last.has_room and last.is_current():
             return last
         last.retire()
-    return RowsAhead(rows, tables, None if last is None else last.largest)
+    return RowsAhead(rows, None if last is None else last.largest)
+
+
+def _repeatable(tables: dict[Any, dict[Any, Table]]) -> list[int] | None:
+    """Return the versions of all tables, or None if no CUDA graph can repeat their gathers.
+
+    None can where edges have tensors: their rows are read in an order for which the host has to
+    know the number of ids.
+    """
+    versions = []
+    for group_name, each in tables.items():
+        for table in each.values():
+            if isinstance(group_name, tuple) or not table.is_repeatable:
+                return None
+            versions.append(table.version)
+    return versions

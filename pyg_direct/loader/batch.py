@@ -190,8 +190,9 @@ def _edge_index(row: Tensor, col: Tensor, device: torch.device) -> Tensor:
         and row.is_contiguous()
         and col.is_contiguous()
     )
-    edge_index = row.as_strided((2, size), (size, 1)) if is_one else torch.stack([row, col])
-    return edge_index.to(device, non_blocking=True)
+    both = row.as_strided((2, size), (size, 1)) if is_one else torch.stack([row, col])
+    edge_index: Tensor = _to(both, device)
+    return edge_index
 
 
 def _to(tensor: Tensor | None, device: torch.device) -> Any:

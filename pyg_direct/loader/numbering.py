@@ -22,26 +22,28 @@ from pyg_direct.sampler.capture import Follower
 EPOCH_SHIFT = 32
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class NumberedIndex:
     """Positions of a batch's seeds, with the number of the batch.
 
     Parameters
     ----------
-    positions : list of int, or int64 tensor
-        Which of the loader's seeds.
+    order : list of int, or int64 tensor
+        Positions among the loader's seeds.
     number : int
         In ``[0, 2**63)``.
-    order : Tensor, optional
-        All positions of the epoch, where they are known from its start.
-    start : int
-        Where in the order those of the batch begin.
+    part : (int, int), optional
+        Begin and end of the batch's positions in ``order``, which then is that of the whole epoch.
     """
 
-    positions: Any
+    order: Any
     number: int
-    order: Tensor | None = None
-    start: int = 0
+    part: tuple[int, int] | None = None
+
+    @property
+    def positions(self) -> Any:
+        """Which of the loader's seeds; a list, or a view of ``order``."""
+        return self.order if self.part is None else self.order[slice(*self.part)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # On the way to a worker a tensor would take shared memory, and a file handle.
@@ -85,16 +87,16 @@ class NumberedBatches:
     def __iter__(self) -> Iterator[NumberedIndex]:
         first = self._epochs.running << EPOCH_SHIFT
         return (
-            NumberedIndex(positions, first + place, *known)
-            for place, (positions, *known) in enumerate(_positions(self._batches))
+            NumberedIndex(order, first + place, part)
+            for place, (order, part) in enumerate(_parts(self._batches))
         )
 
     def __len__(self) -> int:
         return len(self._batches)
 
 
-def _positions(batches: Any) -> Iterator[tuple[Any, ...]]:
-    """Iterate a batch sampler; torch's own, whose order is there from the start, in tensors."""
+def _parts(batches: Any) -> Iterator[tuple[Any, tuple[int, int] | None]]:
+    """Iterate a batch sampler; torch's own, whose order is there from the start, by its parts."""
     is_plain = (
         type(batches) is BatchSampler
         and type(batches.sampler) in (RandomSampler, SequentialSampler)
@@ -102,11 +104,12 @@ def _positions(batches: Any) -> Iterator[tuple[Any, ...]]:
     )
     if not is_plain:
         for positions in batches:
-            yield (positions,)
+            yield positions, None
         return
     order, size = _order(batches.sampler), batches.batch_size
+    num_positions = len(order)
     for start in range(0, len(batches) * size, size):
-        yield order[start : start + size], order, start
+        yield order, (start, min(start + size, num_positions))
 
 
 def _order(sampler: RandomSampler | SequentialSampler) -> Tensor:
@@ -188,9 +191,9 @@ class SampleBatch:
             return None
 
         def start(index: NumberedIndex) -> Any:
-            if index.order is None:
+            if index.part is None:
                 return None
-            return runs.start(index.number, index.order, index.start, len(index.positions))
+            return runs.start(index.number, index.order, *index.part)
 
         return start
 

@@ -3,7 +3,7 @@
 Shape legend: ``N`` ids of one node or edge type.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -51,15 +51,24 @@ class BatchRows:
         self.feature_store, self._is_trusted = feature_store, is_trusted
         self._is_background = is_background
         self._excluded = _check_exclude(feature_store, exclude)
+        # The store's tables, and those of them that belong in a batch; threads share the pair.
+        self._found: tuple[Mapping[Any, Table] | None, dict[Any, dict[Any, Table]]] = None, {}
         self._check_sizes(graph_store)
 
-    def names(self, group_name: Any) -> list[Any]:
-        """Return the names of a group's tensors that belong in a batch."""
-        return [
-            name
-            for name in self.feature_store.groups().get(group_name, ())
-            if name not in self._excluded and (group_name, name) not in self._excluded
-        ]
+    def tables(self) -> dict[Any, dict[Any, Table]]:
+        """Return the tables that belong in a batch, by group and name.
+
+        The same object for as long as the store has the same tables.
+        """
+        stored = self.feature_store.tables
+        seen, tables = self._found
+        if seen is not stored:
+            tables = {}
+            for (group_name, name), table in stored.items():
+                if name not in self._excluded and (group_name, name) not in self._excluded:
+                    tables.setdefault(group_name, {})[name] = table
+            self._found = stored, tables
+        return tables
 
     def gather(
         self,
@@ -85,7 +94,8 @@ class BatchRows:
         ready : dict, optional
             The rows, if they were gathered before; they are counted now, and returned.
         """
-        if ids is None or not self.names(group_name):
+        tables = self.tables().get(group_name)
+        if ids is None or tables is None:
             return {}
         rows = ready
         if rows is None:
@@ -96,30 +106,14 @@ class BatchRows:
                 is_background=self._is_background,
             )
             rows = self.gather_request(group_name, request)
-        for name in rows:
-            count.add(self.feature_store.table(group_name, name), ids)
+        for table in tables.values():
+            count.add(table, ids)
         return rows
 
     def gather_request(self, group_name: Any, request: Request) -> dict[Any, Tensor]:
         """Return the rows of a request to a group's tensors, by name; nobody counts them."""
-        names = self.names(group_name)
-        tables = [self.feature_store.table(group_name, name) for name in names]
-        return dict(zip(names, gather_all(tables, request), strict=True))
-
-    def repeatable(self) -> dict[tuple[Any, Any], Table] | None:
-        """Return all tables by group and name, or None if no CUDA graph can repeat their gathers.
-
-        None can where edges have tensors: their rows are read in an order for which the host has to
-        know the number of ids.
-        """
-        tables = {}
-        for group_name in self.feature_store.groups():
-            for name in self.names(group_name):
-                table = self.feature_store.table(group_name, name)
-                if isinstance(group_name, tuple) or not table.is_repeatable:
-                    return None
-                tables[group_name, name] = table
-        return tables
+        tables = self.tables().get(group_name, {})
+        return dict(zip(tables, gather_all(list(tables.values()), request), strict=True))
 
     def fetch(self, batch: Any, name: Any) -> None:
         """Put the rows of one tensor into a batch, by its ``n_id`` or ``e_id``, which are checked.
@@ -153,7 +147,7 @@ class BatchRows:
     def _check_sizes(self, graph_store: DirectGraphStore) -> None:
         num_nodes = graph_store.num_nodes()
         edge_types = graph_store.edge_types()
-        for group_name in self.feature_store.groups():
+        for group_name, tables in self.tables().items():
             edge_type = None if group_name == HOMOGENEOUS_EDGES else group_name
             if not isinstance(group_name, tuple):
                 expected = num_nodes.get(group_name, 0)
@@ -161,8 +155,7 @@ class BatchRows:
                 expected = graph_store.topology(edge_type).num_edges
             else:
                 continue
-            for name in self.names(group_name):
-                table = self.feature_store.table(group_name, name)
+            for name, table in tables.items():
                 if table.num_rows < expected:
                     raise ValueError(
                         f"{table.name} has {table.num_rows} rows, expected {expected}, one a node "

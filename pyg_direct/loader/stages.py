@@ -234,8 +234,7 @@ class CudaStages:
             batch = self._work.gather(sample, count, whole.following.rows)
             # Of what is counted on the GPU.
             taken = None if count.is_settled else _event(stream)
-        self._record.add_passed(SAMPLE, *whole.sampling)
-        self._record.add_passed(GATHER, *whole.following.gathering)
+        self._record.add_passed((SAMPLE, *whole.sampling), (GATHER, *whole.following.gathering))
         return CudaProduct(batch=batch, count=count, gathered=taken, stream=stream)
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited

@@ -195,10 +195,11 @@ class EpochRecord:
             if len(self._counts) > MAX_UNREAD:
                 self._add_counts()
 
-    def add_passed(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
-        """Add a stage that a GPU has passed; its events may be recorded again afterwards."""
+    def add_passed(self, *stages: tuple[str, torch.cuda.Event, torch.cuda.Event]) -> None:
+        """Add stages that a GPU has passed; their events may be recorded again afterwards."""
         with self._lock:
-            self._read(stage, start, stop)
+            for stage in stages:
+                self._read(*stage)
 
     def add_batch(self, count: GatherCount, gathered: torch.cuda.Event | None = None) -> None:
         """Count a batch that is handed over; ``gathered`` says when its rows are there."""

@@ -59,7 +59,8 @@ class StreamTurn:
         # As three numbers: to make a stream of them takes torch several times as long.
         self._last = torch._C._cuda_getCurrentStream(self._index)
         if self._given is not None:
-            torch._C._cuda_setStream(*self._numbers)
+            if self._last != self._numbers or self._last_index != self._index:
+                torch._C._cuda_setStream(*self._numbers)
             return self._given
         stream = torch.cuda.current_stream(self._index)
         torch.cuda.set_stream(stream)

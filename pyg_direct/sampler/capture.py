@@ -21,7 +21,7 @@ from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
-from pyg_direct.sampler.layout import BatchLayout
+from pyg_direct.sampler.layout import BatchLayout, IdArray
 from pyg_direct.sampler.relation import NodeType
 
 
@@ -52,7 +52,7 @@ class CapturedBatches:
         Returns a ``HopSampler`` that launches on the current stream.
     device : torch.device
         A CUDA device, the current one.
-    words : int64 tensor
+    words : int64 array
         The first batch, packed; all is launched once with it before it is captured: a capture may
         neither register memory nor load a kernel.
     follower : Follower, optional
@@ -64,14 +64,14 @@ class CapturedBatches:
         layout: BatchLayout,
         make_sampler: Callable[[], HopSampler],
         device: torch.device,
-        words: Tensor,
+        words: IdArray,
         follower: Follower | None = None,
     ) -> None:
         # What the graph reads, and where it notes the totals.
         self._host = MappedArray.empty((layout.num_words,), torch.int64)
-        self._layout, self._packed, self._device = layout, self._host.cpu_view(), device
-        self._noted = MappedArray(self._packed[1 : 1 + layout.num_totals])
-        self._noted_totals = self._noted.cpu_view()
+        self._layout, self._packed, self._device = layout, self._host.cpu_view().numpy(), device
+        self._noted = MappedArray(self._host.cpu_view()[1 : 1 + layout.num_totals])
+        self._noted_totals = self._noted.cpu_view().numpy()
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When sampling begins and ends; the graph records them.
         self.sampling = external_event(), external_event()
@@ -81,9 +81,10 @@ class CapturedBatches:
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         self._follower = follower
         self._stream = torch.cuda.current_stream(device)
+        self._handle = self._stream.cuda_stream
         # What follows leaves notes for the next one on its stream.
         side = torch.cuda.Stream(device) if follower is None else self._stream
-        self._packed.copy_(words)
+        self._packed[:] = words
         side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
             self._launch(make_sampler, side)
@@ -116,13 +117,13 @@ class CapturedBatches:
         """Whether the graph may be repeated."""
         return self._follower is None or self._follower.is_current()
 
-    def start(self, words: Tensor) -> "RepeatedBatch | None":
+    def start(self, words: IdArray) -> "RepeatedBatch | None":
         """Start a batch of the layout on the stream of the graph.
 
         Parameters
         ----------
-        words : int64 tensor
-            The batch, packed by the layout, on the CPU; copied.
+        words : int64 array
+            The batch, packed by the layout; copied.
 
         Returns
         -------
@@ -139,7 +140,7 @@ class CapturedBatches:
             # A batch that was dropped may not have read the host's words yet.
             self._made.synchronize()
         self._is_passed = False
-        self._packed.copy_(words)
+        self._packed[:] = words
         self._graph.replay()
         self._made.record(self._stream)
         return repeated
@@ -158,9 +159,9 @@ class CapturedBatches:
             if self._follower is not None:
                 num_nodes = {kind: ids.numel() for kind, ids in sampled.node.items()}
                 following = self._follower.take(self._following, num_nodes)
-            if handle != self._stream.cuda_stream:
-                self._taken.record(torch.cuda.current_stream(self._device.index))
-                self._stream.wait_event(self._taken)
+            if handle != self._handle:
+                self._taken.record()
+                self._taken.wait(self._stream)
         return sampled, following
 
 

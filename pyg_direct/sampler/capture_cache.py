@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from pyg_direct.sampler.capture import CapturedBatches, Follower
 from pyg_direct.sampler.hops import HopSampler
-from pyg_direct.sampler.layout import BatchLayout
+from pyg_direct.sampler.layout import BatchLayout, IdArray
 from pyg_direct.sampler.relation import EdgeType
 
 # For each stream. Each keeps the memory of a batch, with bounds for sizes.
@@ -40,7 +39,7 @@ class PackedRun:
     ----------
     key : CaptureKey
         Of all, but for the stream.
-    words : int64 tensor, shape (num_batches, num_words)
+    words : int64 array, shape (num_batches, num_words)
         See ``BatchLayout.pack_all``.
     make_sampler : callable
         See ``CapturedBatches``.
@@ -49,7 +48,7 @@ class PackedRun:
     """
 
     key: CaptureKey
-    words: Tensor
+    words: IdArray
     make_sampler: Callable[[], HopSampler]
     captured: dict[int, CapturedBatches] = field(default_factory=dict)
 
@@ -68,7 +67,7 @@ class CaptureCache:
         key: CaptureKey,
         make_sampler: Callable[[], HopSampler],
         device: torch.device,
-        words: Tensor,
+        words: IdArray,
     ) -> CapturedBatches | None:
         """Return the graph for a key, captured now if batches like it were seen twice before.
 

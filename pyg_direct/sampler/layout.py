@@ -105,8 +105,8 @@ class BatchLayout(NamedTuple):
             words[start:] = carried.detach().cpu().numpy()
         return out
 
-    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> Tensor:
-        """Return the arrays of several batches, a row for each, on the CPU.
+    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> IdArray:
+        """Return the arrays of several batches, a row for each.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class BatchLayout(NamedTuple):
         parts[2][:] = ids << bits | np.arange(size)
         parts[2].sort(axis=1)
         _part_all(parts[2], bits, parts[1])
-        return torch.from_numpy(words)
+        return words
 
     def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
         """Return views of the key, the totals, the seeds of each type, and what was carried.

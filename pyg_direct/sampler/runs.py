@@ -59,7 +59,7 @@ class NodeRuns:
         # Batches that the run has, or that none has.
         self._batches = range(0)
 
-    def start(self, batch: int, order: Tensor, start: int, batch_size: int) -> StartedBatch | None:
+    def start(self, batch: int, order: Tensor, first: int, end: int) -> StartedBatch | None:
         """Start a batch on the current stream; None if no graph can make it, or not yet.
 
         Parameters
@@ -68,14 +68,12 @@ class NodeRuns:
             Its number.
         order : int64 tensor
             Positions of the epoch's seeds.
-        start : int
-            Where those of the batch begin; behind them are those of the batches with the next
-            numbers.
-        batch_size : int
-            Seeds a batch.
+        first, end : int
+            Where those of the batch begin and end; behind them are those of the batches with the
+            next numbers, as many for each.
         """
         if batch not in self._batches:
-            self._pack(batch, order[start:], batch_size)
+            self._pack(batch, order[first:], end - first)
         if self._run is None:
             return None
         repeated = self._workplace.start_packed(self._run, batch - self._batches.start)

@@ -237,7 +237,8 @@ class CudaStages:
                     *launch_shape(stop - start), *given, out[start:] if start else out,
                     stream=self.stream if stream is None else stream,
                 )  # fmt: skip
-        return iter(out.split(sizes))
+        # As ``split`` does, which is Python.
+        return iter(out.split_with_sizes(sizes))
 
 
 Stages = CpuStages | CudaStages

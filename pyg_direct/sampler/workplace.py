@@ -182,9 +182,9 @@ class Workplace:
             capture_key,
             lambda: self._make_sampler(layout, fanouts, draw, None)[0],
             self._device,
-            words,
+            words.numpy(),
         )
-        repeated = None if captured is None else captured.start(words)
+        repeated = None if captured is None else captured.start(words.numpy())
         if repeated is not None:
             return repeated
         sampler, _, _ = self._make_sampler(layout, fanouts, draw, None)

@@ -4,6 +4,7 @@ Shape legend: ``R`` rows of a tensor, ``N`` requested rows.
 Assumption: an index names global ids, as everywhere in PyG.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,15 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
     ) -> None:
         super().__init__(tensor_attr_cls or TensorAttr)
         self.device, self.page_cache = resolve_device(device), page_cache
-        self._tables: dict[Key, Table] = {}
+        self._tables: Mapping[Key, Table] = {}
         self._attrs: dict[Key, Any] = {}
         # What ``place`` decided, if it was asked.
         self.placement: Any = None
+
+    @property
+    def tables(self) -> Mapping[Key, Table]:
+        """All tables by group and name, in the order they were put; after a change, another one."""
+        return self._tables
 
     def table(self, group_name: Any, attr_name: str | None) -> Table:
         """Return the table of a tensor.
@@ -127,7 +133,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
             raise ValueError(f"{table.name} stands on {self.device}, expected host memory")
         if not isinstance(table, TieredTable):
             table = TieredTable(table.array, self.device, name=table.name, max_sms=table.max_sms)
-            self._tables[group_name, attr_name] = table
+            self._tables = {**self._tables, (group_name, attr_name): table}
         table.set_hot(ids, host_share=host_share)
 
     def clear_hot(self) -> None:
@@ -149,7 +155,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         table = self._make_table(rows, key)
         if key in self._tables:
             self._wait_for_readers()
-        self._tables[key] = table
+        self._tables = {**self._tables, key: table}
         self._attrs[key] = without_index(attr)
         return True
 
@@ -227,7 +233,9 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         key = (attr.group_name, attr.attr_name)
         self._wait_for_readers()
         self._attrs.pop(key, None)
-        return self._tables.pop(key, None) is not None
+        tables = dict(self._tables)
+        self._tables = tables
+        return tables.pop(key, None) is not None
 
     def _get_tensor_size(self, attr: Any) -> tuple[int, ...] | None:
         table = self._tables.get((attr.group_name, attr.attr_name))
@@ -247,7 +255,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         self._wait_for_readers()
         for table in self._tables.values():
             table.close()
-        self._tables.clear()
+        self._tables = {}
         self._attrs.clear()
 
     def __enter__(self) -> "DirectFeatureStore":

@@ -44,7 +44,8 @@ def test_batches_are_the_seeds_of_the_order(size):
 
     for place in range(-(-301 // size)):
         positions = order[place * size : (place + 1) * size]
-        started = runs.start(first + place, order, place * size, len(positions))
+        start = place * size
+        started = runs.start(first + place, order, start, start + len(positions))
         output = started()
         ids, carried, key = output.words
         assert ids == nodes[positions].tolist()
@@ -61,7 +62,9 @@ def test_batches_are_the_seeds_of_the_order(size):
 def test_batches_without_a_graph_are_started_as_ever():
     runs = _runs(_Workplace(has_graph=False), torch.arange(90))
 
-    assert [runs.start(batch, torch.arange(90), batch * 9, 9) for batch in range(10)] == [None] * 10
+    started = [runs.start(batch, torch.arange(90), 9 * batch, 9 * batch + 9) for batch in range(10)]
+
+    assert started == [None] * 10
 
 
 @pytest.mark.parametrize("wrong", [-1, 1000])
@@ -71,7 +74,7 @@ def test_seeds_that_are_no_nodes_are_left_to_those_who_refuse_them(wrong):
     workplace = _Workplace()
     runs = _runs(workplace, nodes)
 
-    started = [runs.start(batch, torch.arange(90), batch * 9, 9) for batch in range(10)]
+    started = [runs.start(batch, torch.arange(90), 9 * batch, 9 * batch + 9) for batch in range(10)]
 
     # From the one behind the wrong one on, batches are packed again.
     assert [each is None for each in started] == [True] * 5 + [False] * 5
