@@ -17,8 +17,9 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_direct
 from experiments.staged import PinnedBuffers
 from pyg_direct.loader.pipeline import Pipeline
+from pyg_direct.loader.record import EpochRecord
 from pyg_direct.loader.stages import CpuStages, CudaStages, Work
-from pyg_direct.loader.stats import SAMPLE, EpochRecord, EpochStats, GatherCount
+from pyg_direct.loader.stats import SAMPLE, EpochStats, GatherCount
 from pyg_direct.memory.streams import StreamPool
 
 

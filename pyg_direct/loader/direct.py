@@ -15,9 +15,10 @@ from pyg_direct.loader.batch import count_nodes, make_batch, permute_edges
 from pyg_direct.loader.interleaved import Interleaved
 from pyg_direct.loader.numbering import Epochs, NumberedBatches, Positions, SampleBatch
 from pyg_direct.loader.pipeline import Pipeline, Stages, Synchronous
+from pyg_direct.loader.record import EpochRecord
 from pyg_direct.loader.rows import BatchRows
 from pyg_direct.loader.stages import CpuStages, CudaStages, Work
-from pyg_direct.loader.stats import EpochRecord, EpochStats, GatherCount
+from pyg_direct.loader.stats import EpochStats, GatherCount
 from pyg_direct.loader.upload import upload
 from pyg_direct.loader.workers import end_workers, ending
 from pyg_direct.memory.streams import StreamPool
@@ -104,8 +105,7 @@ class DirectLoader:
 
     @property
     def _device(self) -> torch.device:
-        device: torch.device = self.data[0].device
-        return device
+        return self.data[0].device  # type: ignore[no-any-return]
 
     def collate_fn(self, index: Any) -> Any:
         """Sample the batch of an index; with ``filter_per_worker`` gather it too.

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, EpochRecord, GatherCount
+from pyg_direct.loader.record import EpochRecord
+from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, GatherCount
 from pyg_direct.memory.streams import StreamPool, StreamTurn, keep_for
 
 
@@ -187,7 +188,7 @@ class CudaStages:
             self._wait_for(released)
             lane.begun.record(stream)
             started = self._work.start(item)
-            if _whole(started) is None:
+            if _whole(started) is None and self._record.is_due(SAMPLE):
                 self._record.add_events(SAMPLE, lane.begun, _event(stream))
                 lane.begun = _timed_event()
             return lane, started
@@ -215,10 +216,11 @@ class CudaStages:
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
             if self._gathered is not None and self._streams:
                 stream.wait_event(self._gathered)
-            start = _event(stream)
+            start = _event(stream) if self._record.is_due(GATHER) else None
             batch = self._work.gather(sample, count)
             self._gathered = _event(stream)
-        self._record.add_events(GATHER, start, self._gathered)
+        if start is not None:
+            self._record.add_events(GATHER, start, self._gathered)
         return CudaProduct(batch=batch, count=count, gathered=self._gathered, stream=stream)
 
     def _take(self, started: Any, count: GatherCount) -> CudaProduct:
@@ -246,14 +248,15 @@ class CudaStages:
             batch = self._work.finish(product.batch)
         finally:
             torch.cuda.nvtx.range_pop()
-        self._handed_over = _event(self._consumer)
         self._record.add_batch(product.count, product.gathered)
-        if self._released is not None:
+        # Both of one batch, or neither.
+        if self._record.is_due(WAIT) & self._record.is_due(TRAIN) and self._released is not None:
+            self._handed_over = _event(self._consumer)
             self._record.add_events(WAIT, self._released, self._handed_over)
         return batch
 
     def close(self) -> None:  # docstring inherited
-        self._record.stop()
+        self._record.stop(self._released)
         streams, self._streams = self._streams, []
         if streams and self._pool is not None:
             self._pool.put_back(streams)
