@@ -85,5 +85,7 @@ def test_the_clock_stops_once():
 def test_stages_are_timed_apart():
     record = EpochRecord(0)
 
-    assert [record.is_due(GATHER) for _ in range(NUM_TIMED + 2)] == [*[True] * (NUM_TIMED + 1), False]
+    due = [record.is_due(GATHER) for _ in range(NUM_TIMED + 2)]
+
+    assert due == [True] * (NUM_TIMED + 1) + [False]
     assert [record.is_due(TRAIN) for _ in range(NUM_TIMED)] == [True] * NUM_TIMED
