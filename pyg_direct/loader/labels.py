@@ -29,7 +29,8 @@ def label_nodes(
     device : torch.device
         Of the batch.
     """
-    input_id, seed_time = (_to(each, device) for each in metadata)
+    input_id, seed_time = metadata
+    input_id, seed_time = _to(input_id, device), _to(seed_time, device)
     values = {"input_id": input_id, "seed_time": seed_time, "batch_size": input_id.numel()}
     set_values(batch if input_type is None else batch[input_type], values)
 

@@ -84,7 +84,7 @@ class EpochRecord:
         self._seconds = {stage: _Seconds() for stage in (SAMPLE, GATHER, WAIT, TRAIN)}
         self._spans: list[StageSpan] = []
         self._passing: deque[tuple[str, torch.cuda.Event, torch.cuda.Event]] = deque()
-        self._num_batches = self._rows = self._host_rows = self._hot_rows = self._host_bytes = 0
+        self._num_batches, self._total = 0, GatherCount()
         self._counts: deque[tuple[torch.cuda.Event | None, GatherCount]] = deque()
         self._first: torch.cuda.Event | None = None
         self._last: torch.cuda.Event | None = None
@@ -122,7 +122,7 @@ class EpochRecord:
             self._add_span(stage, start_s - base, stop_s - base)
 
     def is_due(self, stage: str) -> bool:
-        """Tell whether a stage of the next batch is to be timed by events; asked once a batch."""
+        """Tell whether a GPU's stage of the next batch is to be timed; asked once a batch."""
         return self._seconds[stage].is_due()
 
     def add_events(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
@@ -138,15 +138,10 @@ class EpochRecord:
             if len(self._counts) > MAX_UNREAD:
                 self._add_counts()
 
-    def add_passed(self, *stages: tuple[str, torch.cuda.Event, torch.cuda.Event]) -> None:
-        """Add stages that a GPU has passed; their events may be recorded again afterwards.
-
-        Those that are not due are left out.
-        """
+    def add_passed(self, stage: str, start: torch.cuda.Event, stop: torch.cuda.Event) -> None:
+        """Add one that is due, and that the GPU has passed; its events may be recorded again."""
         with self._lock:
-            for stage in stages:
-                if self.is_due(stage[0]):
-                    self._read(*stage)
+            self._read(stage, start, stop)
 
     def add_batch(self, count: GatherCount, gathered: torch.cuda.Event | None = None) -> None:
         """Count a batch that is handed over; ``gathered`` says when its rows are there."""
@@ -158,10 +153,7 @@ class EpochRecord:
         while self._counts and (self._counts[0][0] is None or self._counts[0][0].query()):
             _, count = self._counts.popleft()
             count.settle()
-            self._rows += count.rows
-            self._host_rows += count.host_rows
-            self._hot_rows += count.hot_rows
-            self._host_bytes += count.host_bytes
+            self._total.add_count(count)
 
     def _add_span(self, stage: str, start_s: float, stop_s: float) -> None:
         if len(self._spans) < MAX_SPANS:
@@ -195,14 +187,15 @@ class EpochRecord:
             if self._first is not None and self._last is not None:
                 self._last.synchronize()
                 gpu_s = self._first.elapsed_time(self._last) / 1e3
+            total, (num_hot, hot_bytes) = self._total, self._total.all_hot()
             return EpochStats(
                 epoch=self._epoch,
                 num_batches=self._num_batches,
                 epoch_s=max(host_s, gpu_s),
-                num_rows=self._rows,
-                num_host_rows=self._host_rows,
-                num_hot_rows=self._hot_rows,
-                host_bytes=self._host_bytes,
+                num_rows=total.rows,
+                num_host_rows=total.host_rows,
+                num_hot_rows=num_hot,
+                host_bytes=total.host_bytes - hot_bytes,
                 spans=tuple(self._spans),
                 **{f"{stage}_s": seconds.total for stage, seconds in self._seconds.items()},
             )  # fmt: skip

@@ -208,22 +208,23 @@ class CudaStages:
     def gather(self, begun: tuple[_Lane, Any]) -> Any:  # docstring inherited
         self._record.catch_up()
         lane, started = begun
-        count = GatherCount()
+        is_due = self._record.is_due(GATHER)
+        count = GatherCount(asks_hits=is_due)
         if _whole(started) is not None:
-            return self._take(started, count)
+            return self._take(started, count, is_due)
         with lane.gathering as stream:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
             if self._gathered is not None and self._streams:
                 stream.wait_event(self._gathered)
-            start = _event(stream) if self._record.is_due(GATHER) else None
+            start = _event(stream) if is_due else None
             batch = self._work.gather(sample, count)
             self._gathered = _event(stream)
         if start is not None:
             self._record.add_events(GATHER, start, self._gathered)
         return CudaProduct(batch=batch, count=count, gathered=self._gathered, stream=stream)
 
-    def _take(self, started: Any, count: GatherCount) -> CudaProduct:
+    def _take(self, started: Any, count: GatherCount, is_due: bool) -> CudaProduct:
         """Copy a batch that a graph made to memory of the consumer's stream, as its next work."""
         with self._taking as stream:
             if torch.cuda.is_current_stream_capturing():
@@ -236,7 +237,10 @@ class CudaStages:
             batch = self._work.gather(sample, count, whole.following.rows)
             # Of what is counted on the GPU.
             taken = None if count.is_settled else _event(stream)
-        self._record.add_passed((SAMPLE, *whole.sampling), (GATHER, *whole.following.gathering))
+        if self._record.is_due(SAMPLE):
+            self._record.add_passed(SAMPLE, *whole.sampling)
+        if is_due:
+            self._record.add_passed(GATHER, *whole.following.gathering)
         return CudaProduct(batch=batch, count=count, gathered=taken, stream=stream)
 
     def consume(self, product: CudaProduct) -> Any:  # docstring inherited

@@ -5,26 +5,35 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pyg_direct.tables import HostTable, Request, Table, TieredTable
+from pyg_direct.tables import Request, Table
 
 SAMPLE, GATHER, WAIT, TRAIN = "sample", "gather", "wait", "train"
 
 
 class GatherCount:
-    """Rows of a batch that tables delivered.
+    """Rows that tables delivered, of a batch, or of several.
+
+    Parameters
+    ----------
+    asks_hits : bool
+        Ask which rows of a tiered table are hot: that is work of its own for the GPU, and the host.
 
     Attributes
     ----------
     rows : int
         Of nodes and edges, all tables together.
     host_rows, host_bytes : int
-        Of those, the ones of tables in host memory, hot rows among them until ``settle``.
-    hot_rows : int
-        Of those, the ones that stood on the device as well; 0 until ``settle``.
+        Of those, the ones of tables in host memory, hot rows among them.
+    asked_rows, unasked_rows : int
+        Of those, the ones of tables with hot rows, by whether it was asked which are.
+    hot_rows, hot_bytes : int
+        The asked ones that were; 0 until ``settle``.
     """
 
-    def __init__(self) -> None:
-        self.rows = self.host_rows = self.host_bytes = self.hot_rows = 0
+    def __init__(self, *, asks_hits: bool = True) -> None:
+        self._asks_hits = asks_hits
+        self.rows = self.host_rows = self.host_bytes = 0
+        self.asked_rows = self.unasked_rows = self.hot_rows = self.hot_bytes = 0
         self._hits: list[tuple[Tensor, int]] = []
 
     @property
@@ -36,24 +45,44 @@ class GatherCount:
         """Count ids that a table answered, on the current stream, without waiting for a GPU."""
         num_rows = ids.numel()
         self.rows += num_rows
-        if not isinstance(table, HostTable):
+        if not table.is_on_host:
             return
         self.host_rows += num_rows
         self.host_bytes += num_rows * table.row_bytes
-        if isinstance(table, TieredTable) and table.num_hot:
-            hits = torch.as_tensor(table.num_hits(Request(ids)))
-            if hits.is_cuda:
-                # The number comes to the host behind the rows, and is read when they are there.
-                on_gpu, hits = hits, torch.empty((), dtype=torch.int64, pin_memory=True)
-                hits.copy_(on_gpu, non_blocking=True)
-            self._hits.append((hits, table.row_bytes))
+        if not table.num_hot:
+            return
+        if not self._asks_hits:
+            self.unasked_rows += num_rows
+            return
+        self.asked_rows += num_rows
+        hits = torch.as_tensor(table.num_hits(Request(ids)))
+        if hits.is_cuda:
+            # The number comes to the host behind the rows, and is read when they are there.
+            on_gpu, hits = hits, torch.empty((), dtype=torch.int64, pin_memory=True)
+            hits.copy_(on_gpu, non_blocking=True)
+        self._hits.append((hits, table.row_bytes))
 
     def settle(self) -> None:
-        """Take hot rows off the bytes from host memory; the GPU must have passed the gather."""
+        """Read how many rows were hot; the GPU must have passed the gather."""
         for hits, row_bytes in self._hits:
             self.hot_rows += int(hits)
-            self.host_bytes -= int(hits) * row_bytes
+            self.hot_bytes += int(hits) * row_bytes
         self._hits.clear()
+
+    def add_count(self, other: "GatherCount") -> None:
+        """Add what another one counted, which is settled."""
+        self.rows += other.rows
+        self.host_rows += other.host_rows
+        self.host_bytes += other.host_bytes
+        self.asked_rows += other.asked_rows
+        self.unasked_rows += other.unasked_rows
+        self.hot_rows += other.hot_rows
+        self.hot_bytes += other.hot_bytes
+
+    def all_hot(self) -> tuple[int, int]:
+        """Return hot rows, and their bytes, with those that nobody asked about in proportion."""
+        scale = 1 + self.unasked_rows / max(self.asked_rows, 1)
+        return round(self.hot_rows * scale), round(self.hot_bytes * scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +117,8 @@ class EpochStats:
     num_rows : int
         Rows gathered, of nodes and edges.
     num_host_rows, num_hot_rows : int
-        Of those, the ones of tables in host memory, and the ones of these that stood on the device.
+        Of those, the ones of tables in host memory, and the ones of these that stood on the device;
+        counted for the batches that are timed, and in proportion for the others.
     host_bytes : int
         Bytes of the rows that came from host memory.
     spans : tuple of StageSpan

@@ -120,7 +120,7 @@ class HopSampler:
 
     def _start(self, layout: BatchLayout, words: Tensor) -> None:
         key, self._totals, seeds, carried = layout.unpack(words)
-        self._carried = None if layout.num_carried is None else carried
+        self._carried = None if layout.num_carried is None else carried.view(1, -1)
         self.draw, self._edges_start = replace(self.draw, key=key), layout.edges_start
         places = layout.places()
         for kind, nodes in self._nodes.items():
@@ -213,7 +213,7 @@ class HopSampler:
         arrays = [(self._nodes_joined[kind], sum(sizes)) for kind, sizes in num_nodes.items()]
         arrays += [(self._edges_joined[kind], sum(sizes)) for kind, sizes in num_edges.items()]
         if self._carried is not None:
-            arrays.append((self._carried.view(1, -1), self._carried.numel()))
+            arrays.append((self._carried, self._carried.shape[1]))
         rows = self._stages.cut(arrays, stream)
         node, batch, row, col = {}, {}, {}, {}
         edge: dict[EdgeType, Tensor] = {}

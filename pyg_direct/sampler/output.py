@@ -76,21 +76,18 @@ def make_output(
     if is_backward:
         row, col = col, row
     is_trimmable = subgraph_type != SubgraphType.induced
-    fields: dict[str, Any] = {
-        "node": sampled.node,
-        "row": row,
-        "col": col,
-        "edge": sampled.edge,
-        "batch": sampled.batch,
-        "metadata": sampled.carried,
-        "num_sampled_nodes": sampled.num_nodes if is_trimmable else None,
-        "num_sampled_edges": sampled.num_edges if is_trimmable else None,
-    }
-    if is_hetero:
-        return HeteroSamplerOutput(**fields)
-    return SamplerOutput(
-        **{name: each[None] if isinstance(each, dict) else each for name, each in fields.items()}
-    )
+    num_nodes = sampled.num_nodes if is_trimmable else None
+    num_edges = sampled.num_edges if is_trimmable else None
+    parts: tuple[Any, ...] = (
+        sampled.node, row, col, sampled.edge, sampled.batch, num_nodes, num_edges
+    )  # fmt: skip
+    if not is_hetero:
+        parts = tuple(None if each is None else each[None] for each in parts)
+    node, row, col, edge, batch, num_nodes, num_edges = parts
+    return (HeteroSamplerOutput if is_hetero else SamplerOutput)(
+        node=node, row=row, col=col, edge=edge, batch=batch, metadata=sampled.carried,
+        num_sampled_nodes=num_nodes, num_sampled_edges=num_edges,
+    )  # fmt: skip
 
 
 def finish_output(

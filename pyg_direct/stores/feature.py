@@ -96,7 +96,7 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
 
     def is_on_host(self, group_name: Any, attr_name: str | None) -> bool:
         """Return whether the rows of a tensor stand in host memory, hot ones on the device too."""
-        return isinstance(self.table(group_name, attr_name), HostTable)
+        return self.table(group_name, attr_name).is_on_host
 
     def set_hot(
         self,

@@ -45,6 +45,8 @@ class HostTable(Table):
         If CUDA refuses to register the memory.
     """
 
+    is_on_host = True
+
     def __init__(
         self,
         array: MappedArray,

@@ -29,9 +29,12 @@ class Table(ABC):
         Where gathered rows appear.
     version : int
         Another one when rows are read from elsewhere than before.
+    is_on_host : bool
+        Whether the rows stand in host memory.
     """
 
     version = 0
+    is_on_host = False
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -142,6 +145,26 @@ class Table(ABC):
     def rows(self) -> Tensor:
         """Return all rows as a tensor where they stand, host memory on the CPU, without a copy."""
         return self.tensor()
+
+    @property
+    def num_hot(self) -> int:
+        """How many rows of a table in host memory have copies on the device."""
+        return 0
+
+    def num_hits(self, request: Request) -> int | Tensor:
+        """Return how many rows of a request are hot; nobody waits for the GPU.
+
+        Parameters
+        ----------
+        request : Request
+            Ids that need not have been checked.
+
+        Returns
+        -------
+        int, or int64 tensor of shape ()
+            On the device of the table, where the ids have to be looked up.
+        """
+        return 0
 
     @property
     def is_repeatable(self) -> bool:

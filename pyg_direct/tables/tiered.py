@@ -245,19 +245,7 @@ class TieredTable(HostTable):
             row_bytes=self.row_bytes, launch=launch, places=places,
         )  # fmt: skip
 
-    def num_hits(self, request: Request) -> int | Tensor:
-        """Return how many rows of a request are hot; nobody waits for the GPU.
-
-        Parameters
-        ----------
-        request : Request
-            Ids that need not have been checked.
-
-        Returns
-        -------
-        int, or int64 tensor of shape ()
-            On the device of the table, where the ids have to be looked up.
-        """
+    def num_hits(self, request: Request) -> int | Tensor:  # docstring inherited
         tier = self._tier
         if tier is None or tier.slots is None:
             return 0 if tier is None else len(request)

@@ -1,9 +1,14 @@
 """What the record of an epoch makes of the times that it is given."""
 
 import pytest
+import torch
+from torch_geometric.data import Data
 
+from pyg_direct import from_data
 from pyg_direct.loader.record import MAX_SPANS, NUM_TIMED, TIMED_STEP, EpochRecord
-from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN
+from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, GatherCount
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
 
 
 class _Event:
@@ -22,23 +27,15 @@ class _Event:
         pass
 
 
-def _record_passed(record, place, stage):
-    record.add_passed((stage, _Event(1000 * place), _Event(1000 * place + place % 5)))
-
-
-def _record_events(record, place, stage):
-    if record.is_due(stage):
-        record.add_events(stage, _Event(1000 * place), _Event(1000 * place + place % 5))
-    record.catch_up()
-
-
-@pytest.mark.parametrize("add", [_record_passed, _record_events])
+@pytest.mark.parametrize("add", [EpochRecord.add_passed, EpochRecord.add_events])
 @pytest.mark.parametrize("num_batches", [0, 1, NUM_TIMED, NUM_TIMED + 1, 200, 1003])
 def test_some_batches_stand_for_others(num_batches, add):
     record = EpochRecord(3)
     record.start(0.0, _Event(0))
     for place in range(num_batches):
-        add(record, place, GATHER)
+        if record.is_due(GATHER):
+            add(record, GATHER, _Event(1000 * place), _Event(1000 * place + place % 5))
+        record.catch_up()
 
     timed = range(NUM_TIMED, num_batches, TIMED_STEP)
     expected_ms = sum(place % 5 for place in range(min(num_batches, NUM_TIMED)))
@@ -80,6 +77,26 @@ def test_the_clock_stops_once():
     record.stop(_Event(1))
 
     assert record.stats().epoch_s == first
+
+
+def test_hot_rows_of_batches_that_did_not_ask_are_counted_in_proportion(device):
+    store = from_data(Data(x=torch.rand(20, 3), num_nodes=20, edge_index=EDGES), device)[0]
+    store.set_hot(None, "x", torch.arange(5))
+    table, ids = store.table(None, "x"), torch.arange(20, device=device)
+    record = EpochRecord(0)
+    for asks_hits in (True, False, False):
+        count = GatherCount(asks_hits=asks_hits)
+        count.add(table, ids)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        record.add_batch(count)
+
+    stats = record.stats()
+
+    assert stats.num_rows == stats.num_host_rows == 60
+    assert stats.num_hot_rows == 15
+    assert stats.host_bytes == 45 * 12
+    assert stats.hit_share == 0.25
 
 
 def test_stages_are_timed_apart():
