@@ -1,4 +1,4 @@
-"""End worker processes with the iteration that needs them."""
+"""Worker processes: what they do not touch of what they inherit, and how they end."""
 
 import gc
 import os
@@ -6,10 +6,32 @@ from collections.abc import Iterator
 from multiprocessing import active_children
 from typing import Any
 
-# What was garbage at a fork may be events and graphs of a GPU, whose end in another process than
-# their own is the end of that process: a forked one leaves it where it is.
+_was_collecting = True
+
+
+def _before_fork() -> None:
+    global _was_collecting
+    _was_collecting = gc.isenabled()
+    gc.disable()
+
+
+def _after_fork() -> None:
+    if _was_collecting:
+        gc.enable()
+
+
+def _after_fork_in_child() -> None:
+    # What is garbage by now may be events and graphs of a GPU. They end a process that is not
+    # their own when it collects them, so it leaves them where they are.
+    gc.freeze()
+    _after_fork()
+
+
+# Collecting begins again behind all others' handlers, which is why it stops before.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=gc.freeze)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )
 
 
 def ending(outputs: Any) -> Iterator[Any]:

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing.reduction import ForkingPickler
 
@@ -176,6 +178,28 @@ def test_workers_leave_alone_what_was_garbage_before(device):
         assert next(iter(loader)).batch_size == 1
     finally:
         gc.enable()
+
+
+FORK = """
+import gc, os, weakref
+def allocate():
+    gc.set_threshold(1)
+    [[] for _ in range(99)]
+os.register_at_fork(after_in_child=allocate)
+from tests.loader.test_workers import _Left
+gc.collect()
+left = weakref.ref(_Left())
+child = os.fork()
+if child == 0:
+    os._exit(0 if gc.isenabled() else 1)
+assert left() is not None and gc.isenabled()
+assert os.waitpid(child, 0)[1] == 0, "the child collected"
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_collected_while_others_handle_a_fork():
+    subprocess.run([sys.executable, "-c", FORK], check=True)
 
 
 @pytest.mark.parametrize(
