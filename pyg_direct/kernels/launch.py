@@ -13,8 +13,7 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -23,8 +22,7 @@ from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 THREADS_PER_WARP = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Bytes at an address, in memory that somebody else owns.
 
     Parameters

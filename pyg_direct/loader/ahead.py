@@ -14,6 +14,7 @@ from weakref import finalize, ref
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.copies import WORD_BYTES, Copies
 from pyg_direct.loader.rows import BatchRows
 from pyg_direct.sampler.capture import external_event
 from pyg_direct.sampler.relation import NodeType
@@ -105,16 +106,28 @@ class RowsAhead:
         self._gathered.record(stream)
         return NodeRows(rows=rows, room=room, gathering=gathering)
 
-    def take(self, made: NodeRows, num_nodes: dict[NodeType, int]) -> NodeRows:
+    def take(self, made: NodeRows, num_nodes: dict[NodeType, int], copies: Copies) -> NodeRows:
         """Return copies of the rows, without those of a type that had more nodes than room."""
         self.note(num_nodes)
         taken = {}
         for kind, size in num_nodes.items():
             if size <= made.room[kind]:
-                taken[kind] = {name: rows[:size].clone() for name, rows in made.rows[kind].items()}
+                taken[kind] = {
+                    name: _first_rows(rows, size, copies) for name, rows in made.rows[kind].items()
+                }
             else:
                 self.has_room = False
         return NodeRows(rows=taken, room=made.room, gathering=made.gathering)
+
+
+def _first_rows(rows: Tensor, num_rows: int, copies: Copies) -> Tensor:
+    """Return a new tensor for the first rows, which ``copies`` fill if they are whole words."""
+    out = rows.new_empty((num_rows, *rows.shape[1:]))
+    num_words, rest = divmod(out.nbytes, WORD_BYTES)
+    if rest:
+        return out.copy_(rows[:num_rows])
+    copies.add(rows.data_ptr(), out.data_ptr(), num_words)
+    return out
 
 
 def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:

@@ -47,10 +47,16 @@ class _Seconds:
     first: float = 0.0
     later: float = 0.0
 
+    @property
+    def is_next_due(self) -> bool:
+        """Whether the next batch is to be timed."""
+        return self.num_due < NUM_TIMED or self.num_due % TIMED_STEP == 0
+
     def is_due(self) -> bool:
-        """Tell whether the next batch is to be timed."""
-        place, self.num_due = self.num_due, self.num_due + 1
-        return place < NUM_TIMED or place % TIMED_STEP == 0
+        """Tell whether the next batch is to be timed, and count it."""
+        is_due = self.is_next_due
+        self.num_due += 1
+        return is_due
 
     def add(self, seconds: float) -> None:
         """Add what was read of a batch that was due."""
@@ -120,6 +126,10 @@ class EpochRecord:
         with self._lock:
             self._seconds[stage].first += stop_s - start_s
             self._add_span(stage, start_s - base, stop_s - base)
+
+    def is_next_due(self, stage: str) -> bool:
+        """Tell what ``is_due`` will."""
+        return self._seconds[stage].is_next_due
 
     def is_due(self, stage: str) -> bool:
         """Tell whether a GPU's stage of the next batch is to be timed; asked once a batch."""

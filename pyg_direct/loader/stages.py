@@ -152,12 +152,15 @@ class CudaStages:
         self._gathered: torch.cuda.Event | None = None
         self._handed_over: torch.cuda.Event | None = None
         self._released: torch.cuda.Event | None = None
+        # The one before the last may still be waited for.
+        self._turns = deque(_timed_event() for _ in range(3))
 
     def release(self) -> torch.cuda.Event | None:
         # docstring inherited
         if torch._C._cuda_getCurrentStream(self._device.index) != self._consumer_numbers:
             self._set_consumer(torch.cuda.current_stream(self._device.index))
-        last, self._released = self._released, _event(self._consumer)
+        last, self._released = self._released, self._next_event()
+        self._released.record(self._consumer)
         if self._handed_over is not None:
             self._record.add_events(TRAIN, self._handed_over, self._released)
             self._handed_over = None
@@ -169,6 +172,13 @@ class CudaStages:
         for stream in self._streams:
             stream.wait_event(self._released)
         return None
+
+    def _next_event(self) -> torch.cuda.Event:
+        """Return an event for ``release``: one of a few by turns, if nobody reads its time."""
+        if self._handed_over is not None or self._record.is_next_due(WAIT):
+            return _timed_event()
+        self._turns.rotate()
+        return self._turns[0]
 
     def _set_consumer(self, stream: torch.cuda.Stream) -> None:
         self._consumer = stream

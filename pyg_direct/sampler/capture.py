@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.copies import Copies, copy_words
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import copy_words
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
@@ -37,8 +37,11 @@ class Follower(Protocol):
         Called once as it is, which loads every kernel, and then in the capture.
         """
 
-    def take(self, made: Any, num_nodes: dict[NodeType, int]) -> Any:
-        """Return what it made for a batch, in memory of the current stream, which is free then."""
+    def take(self, made: Any, num_nodes: dict[NodeType, int], copies: Copies) -> Any:
+        """Return what it made for a batch, in memory of the current stream.
+
+        The caller launches the copies on that stream then.
+        """
 
 
 class CapturedBatches:
@@ -75,16 +78,17 @@ class CapturedBatches:
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When sampling begins and ends; the graph records them.
         self.sampling = external_event(), external_event()
-        self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event()
+        # The graph waits until the copies of the batch before were made.
+        self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event(external=True)
         self._graph = torch.cuda.CUDAGraph()
         self._lock, self._is_passed = threading.Lock(), True
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         self._follower = follower
         self._stream = torch.cuda.current_stream(device)
-        self._handle = self._stream.cuda_stream
         # What follows leaves notes for the next one on its stream.
         side = torch.cuda.Stream(device) if follower is None else self._stream
         self._packed[:] = words
+        self._taken.record(self._stream)
         side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
             self._launch(make_sampler, side)
@@ -103,6 +107,7 @@ class CapturedBatches:
         packed, noted = (
             Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
         )
+        self._taken.wait(stream)
         began.record(stream)
         _copy(packed, self._words, layout.num_words, stream)
         sampler = make_sampler()
@@ -154,14 +159,13 @@ class CapturedBatches:
         self._is_passed = True
         totals, following = self._noted_totals.tolist(), None
         with on_device(self._device):
-            handle = current_handle()
-            sampled = self._sampler.collect(totals, stream=handle)
+            copies = Copies()
+            sampled = self._sampler.collect(totals, copies)
             if self._follower is not None:
                 num_nodes = {kind: ids.numel() for kind, ids in sampled.node.items()}
-                following = self._follower.take(self._following, num_nodes)
-            if handle != self._handle:
-                self._taken.record()
-                self._taken.wait(self._stream)
+                following = self._follower.take(self._following, num_nodes, copies)
+            copies.launch(current_handle())
+            self._taken.record()
         return sampled, following
 
 

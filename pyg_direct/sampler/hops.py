@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pyg_direct.kernels.copies import Copies
 from pyg_direct.sampler.edges import Draw, HopEdges, Level
 from pyg_direct.sampler.layout import BatchLayout
 from pyg_direct.sampler.nodes import BatchNodes
@@ -191,15 +192,15 @@ class HopSampler:
             for kind, joined in self._nodes_joined.items()
         }
 
-    def collect(self, totals: list[int] | None = None, *, stream: int | None = None) -> Sampled:
+    def collect(self, totals: list[int] | None = None, copies: Copies | None = None) -> Sampled:
         """Return the batch, cut to size, in memory of its own.
 
         Parameters
         ----------
         totals : list of int, optional
             If the host knows them; otherwise it waits for them.
-        stream : int, optional
-            CUDA's handle of the current stream, if it is not the one of the launch.
+        copies : Copies, optional
+            Get the copies on a GPU, which the caller launches then.
         """
         totals = self._totals.tolist() if totals is None else totals
         num_nodes = {
@@ -214,7 +215,7 @@ class HopSampler:
         arrays += [(self._edges_joined[kind], sum(sizes)) for kind, sizes in num_edges.items()]
         if self._carried is not None:
             arrays.append((self._carried, self._carried.shape[1]))
-        rows = self._stages.cut(arrays, stream)
+        rows = self._stages.cut(arrays, copies)
         node, batch, row, col = {}, {}, {}, {}
         edge: dict[EdgeType, Tensor] = {}
         for kind, joined in self._nodes_joined.items():

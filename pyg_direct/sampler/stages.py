@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pyg_direct.kernels import sample, weighted
+from pyg_direct.kernels.copies import WORD_BYTES, Copies
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import MAX_CUT, cut_columns, join_part
+from pyg_direct.kernels.join import join_part
 from pyg_direct.kernels.launch import NO_SPAN
 from pyg_direct.sampler.edges import NO_IDS, HopEdges, Level
 
@@ -96,7 +97,9 @@ class CpuStages:
         arrays = [[e.source for e in edges], [e.column for e in edges], [e.edge for e in edges]]
         return _concatenate(arrays[:num_arrays])
 
-    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> Iterator[Tensor]:
+    def cut(
+        self, arrays: list[tuple[Tensor, int]], copies: Copies | None = None
+    ) -> Iterator[Tensor]:
         """Return every row of the arrays, as long as it is in use: here all of it."""
         return chain.from_iterable(rows.unbind() for rows, _ in arrays)
 
@@ -217,26 +220,25 @@ class CudaStages:
                 out.shape[1], stream=self.stream,
             )  # fmt: skip
 
-    def cut(self, arrays: list[tuple[Tensor, int]], stream: int | None) -> Iterator[Tensor]:
+    def cut(
+        self, arrays: list[tuple[Tensor, int]], copies: Copies | None = None
+    ) -> Iterator[Tensor]:
         """Return rows as ``CpuStages`` does: views of one new tensor, one after another.
 
-        It is filled on a stream, by default that of the launches.
+        It is filled by ``copies``, which the caller launches, or else by a launch of its own.
         """
         sizes = [size for rows, size in arrays for _ in range(rows.shape[0])]
         out = torch.empty(sum(sizes), dtype=torch.int64, device=arrays[0][0].device)
-        stop = 0
-        for first in range(0, len(arrays), MAX_CUT):
-            start, given = stop, []
-            for rows, size in arrays[first : first + MAX_CUT]:
-                num_rows, length = rows.shape
-                given += [rows, length, num_rows, size]
-                stop += num_rows * size
-            given += [out, 0, 0, 0] * (MAX_CUT - len(given) // 4)
-            if stop > start:
-                cut_columns(
-                    *launch_shape(stop - start), *given, out[start:] if start else out,
-                    stream=self.stream if stream is None else stream,
-                )  # fmt: skip
+        is_ours, copies = copies is None, Copies() if copies is None else copies
+        target = out.data_ptr()
+        for rows, size in arrays:
+            num_rows, length = rows.shape
+            source = rows.data_ptr()
+            for row in range(num_rows):
+                copies.add(source + row * length * WORD_BYTES, target, size)
+                target += size * WORD_BYTES
+        if is_ours:
+            copies.launch(self.stream)
         # As ``split`` does, which is Python.
         return iter(out.split_with_sizes(sizes))
 

@@ -1,12 +1,10 @@
 """Parts whose sizes only the GPU knows come to stand one after another."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
 
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.join import MAX_ARRAYS, MAX_CUT, copy_words, cut_columns, join_part
+from pyg_direct.kernels.join import MAX_ARRAYS, join_part
 
 SIZES = [5, 0, 300, 1]
 BOUNDS = [8, 3, 300, 64]
@@ -47,27 +45,3 @@ def test_a_part_never_leaves_its_bound(kernel_memory):
         join_part(*launch_shape(4), on_totals, -1, 0, 4, on_part, on_part, on_part, 1, on_out, 6)
 
     assert out.tolist() == [[0, 1, 2, 3, -1, -1]]
-
-
-@pytest.mark.parametrize("sizes", [(1, 5, 64), (301, 0, 7), (0, 301, 0), (0, 0, 3)])
-@pytest.mark.parametrize("num_rows", [(1, 3, 1), (2, 2, 0)])
-def test_cut_columns(kernel_memory, num_rows, sizes):
-    arrays = [np.arange(rows * 301).reshape(rows, 301) + 1000 * rows for rows in num_rows]
-    expected = [array[:, :size].ravel() for array, size in zip(arrays, sizes, strict=True)]
-    expected = np.concatenate(expected).tolist()
-    out = np.full(len(expected) + 1, -1, np.int64)
-
-    with kernel_memory(*arrays, out) as (*on_arrays, on_out):
-        shapes = zip(on_arrays, [301] * MAX_CUT, num_rows, sizes, strict=True)
-        cut_columns(*launch_shape(len(expected)), *chain.from_iterable(shapes), on_out)
-
-    assert out.tolist() == [*expected, -1]
-
-
-def test_copy_words(kernel_memory):
-    source, target = np.arange(700), np.zeros(701, np.int64)
-
-    with kernel_memory(source, target) as (on_source, on_target):
-        copy_words(1, 2, on_source, 700, on_target)
-
-    assert target.tolist() == [*range(700), 0]
