@@ -2,21 +2,21 @@
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from multiprocessing import active_children
 from typing import Any
 
-_was_collecting = True
+_this_thread = threading.local()
 
 
 def _before_fork() -> None:
-    global _was_collecting
-    _was_collecting = gc.isenabled()
+    _this_thread.was_collecting = gc.isenabled()
     gc.disable()
 
 
 def _after_fork() -> None:
-    if _was_collecting:
+    if _this_thread.was_collecting:
         gc.enable()
 
 

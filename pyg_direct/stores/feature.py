@@ -233,9 +233,9 @@ class DirectFeatureStore(FeatureStore):  # type: ignore[misc]
         key = (attr.group_name, attr.attr_name)
         self._wait_for_readers()
         self._attrs.pop(key, None)
-        tables = dict(self._tables)
-        self._tables = tables
-        return tables.pop(key, None) is not None
+        is_stored = key in self._tables
+        self._tables = {each: table for each, table in self._tables.items() if each != key}
+        return is_stored
 
     def _get_tensor_size(self, attr: Any) -> tuple[int, ...] | None:
         table = self._tables.get((attr.group_name, attr.attr_name))
