@@ -5,13 +5,15 @@ others are compared with. Each is warmed up, and then timed over epochs of a fix
 batches; the epoch of median time counts. Where all cases fit into memory at once they take turns,
 an epoch each, so that what changes on the machine meanwhile changes for all of them. A case that
 makes nothing ahead (``depth: 0``) also tells how long each stage takes alone: ``sample_s`` and
-``gather_s`` are that then, and ``train_alone_s`` is the time of batches that are there already.
+``gather_s`` are that then, and ``train_alone_s`` is the time of an epoch whose batches were all made
+before. They are new ones each time, as in a pipeline: to train again on batches of before took 3 %
+less (3.24 instead of 3.36 ms a batch on one H200, eight rounds in turns).
 """
 
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from itertools import cycle, islice
+from itertools import islice
 from typing import Any
 
 import torch
@@ -27,8 +29,6 @@ from experiments.stages import wait_for
 from pyg_direct.loader.stats import StageSpan
 
 NUM_WARM_UPS = 12
-# Batches that are trained on again and again, which are kept meanwhile.
-NUM_KEPT = 24
 
 
 def run(
@@ -148,19 +148,18 @@ class _Timing:
     ) -> None:
         self._batches, self._trainer, self._place = batches, trainer, place
         self._epochs: list[tuple[dict[str, Any], tuple[StageSpan, ...]]] = []
-        self._alone_s: list[float] = []
+        self._is_training_alone, self._alone_s = is_training_alone, list[float]()
         trainer.train(islice(batches, NUM_WARM_UPS))
-        self._kept = list(islice(batches, NUM_KEPT)) if is_training_alone else []
-        # The batches' memory is new to the caches.
-        trainer.train(self._kept)
         wait_for(place)
 
     def time_epoch(self) -> None:
-        """Time an epoch, and where that is asked for, training on as many batches made before."""
+        """Time an epoch, and where that is asked for, training on one that was made before."""
         self._epochs.append(_measure_epoch(self._batches, self._trainer, self._place))
-        if self._kept:
+        if self._is_training_alone:
+            batches = list(self._batches)
+            wait_for(self._place)
             start_s = time.perf_counter()
-            self._trainer.train(islice(cycle(self._kept), len(self._batches)))
+            self._trainer.train(batches)
             wait_for(self._place)
             self._alone_s.append(time.perf_counter() - start_s)
 
@@ -168,7 +167,8 @@ class _Timing:
         """Return the numbers of the epoch of median time, and its stages."""
         middle = len(self._epochs) // 2
         row, spans = sorted(self._epochs, key=lambda epoch: epoch[0]["epoch_s"])[middle]
-        return row | {"train_alone_s": sorted(self._alone_s)[middle] if self._kept else None}, spans
+        alone_s = sorted(self._alone_s)[middle] if self._is_training_alone else None
+        return row | {"train_alone_s": alone_s}, spans
 
 
 def _measure_epoch(
