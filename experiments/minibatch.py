@@ -5,9 +5,9 @@ others are compared with. Each is warmed up, and then timed over epochs of a fix
 batches; the epoch of median time counts. Where all cases fit into memory at once they take turns,
 an epoch each, so that what changes on the machine meanwhile changes for all of them. A case that
 makes nothing ahead (``depth: 0``) also tells how long each stage takes alone: ``sample_s`` and
-``gather_s`` are that then, and ``train_alone_s`` is the time of an epoch whose batches were all made
-before. They are new ones each time, as in a pipeline: to train again on batches of before took 3 %
-less (3.24 instead of 3.36 ms a batch on one H200, eight rounds in turns).
+``gather_s`` are that then, and ``train_alone_s`` is the time of an epoch whose batches were all
+made before. They are new ones each time, as in a pipeline: to train again on batches of before took
+3 % less (3.24 instead of 3.36 ms a batch on one H200, eight rounds in turns).
 """
 
 import time
