@@ -78,55 +78,51 @@ class BatchLayout(NamedTuple):
         seeds: dict[NodeType, Tensor],
         carried: Tensor | None = None,
     ) -> Tensor:
-        """Return the array of a batch, on the CPU.
+        """Return the array of one batch, on the CPU, from what ``pack_all`` takes of many.
 
         Parameters
         ----------
         key : int
             In ``[0, 2**63)``.
         seeds : dict of int64 tensors
-            On the CPU; a type that is missing has none.
+            On the CPU.
         carried : integer tensor, shape (num_carried,), optional
-            What comes along.
+            On any device.
         """
-        out = torch.empty(self.num_words, dtype=torch.int64)
-        words: IdArray = out.numpy()
-        start = 1 + self.num_totals
-        words[0], words[1:start] = key, 0
-        for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
-            if size > 0:
-                words[1 + place + 1] = size
-                stop = start + (3 if self.is_ranked else 1) * size
-                words[start : start + size] = ids = seeds[kind].numpy()
-                if self.is_ranked:
-                    _rank(ids, words[start + size : stop])
-                start = stop
-        if carried is not None:
-            words[start:] = carried.detach().cpu().numpy()
-        return out
+        words = self.pack_all(
+            np.array([key], np.int64),
+            {kind: ids.numpy()[None] for kind, ids in seeds.items()},
+            None if carried is None else carried.detach().cpu().numpy()[None],
+        )
+        return torch.from_numpy(words[0])
 
-    def pack_all(self, keys: IdArray, ids: IdArray, carried: IdArray) -> IdArray:
+    def pack_all(
+        self, keys: IdArray, seeds: dict[NodeType, IdArray], carried: IdArray | None = None
+    ) -> IdArray:
         """Return the arrays of several batches, a row for each.
 
         Parameters
         ----------
         keys : int64 array, shape (num_batches,)
-        ids, carried : int64 array, shape (num_batches, num_seeds)
-            Seeds of the one type that has any, and as many numbers that come along.
+            Of the random numbers.
+        seeds : dict of int64 arrays, shape (num_batches, number of seeds) each
+            A type that is missing has none.
+        carried : integer array, shape (num_batches, num_carried), optional
+            What comes along.
         """
         words = np.zeros((len(keys), self.num_words), np.int64)
-        size, start = ids.shape[1], 1 + self.num_totals
-        (place,) = [
-            place for place, (_, each) in zip(self.places().values(), self.num_seeds, strict=True)
-            if each
-        ]  # fmt: skip
-        words[:, 0], words[:, 1 + place + 1] = keys, size
-        parts = [words[:, start + i * size : start + (i + 1) * size] for i in range(4)]
-        parts[0][:], parts[3][:] = ids, carried
-        bits = size.bit_length()
-        parts[2][:] = ids << bits | np.arange(size)
-        parts[2].sort(axis=1)
-        _part_all(parts[2], bits, parts[1])
+        words[:, 0], start = keys, 1 + self.num_totals
+        for place, (kind, size) in zip(self.places().values(), self.num_seeds, strict=True):
+            if size > 0:
+                words[:, 1 + place + 1] = size
+                ids, start = words[:, start : start + size], start + size
+                ids[:] = seeds[kind]
+                if self.is_ranked:
+                    middle, stop = start + size, start + 2 * size
+                    _rank(ids, words[:, start:middle], words[:, middle:stop])
+                    start = stop
+        if carried is not None:
+            words[:, start:] = carried
         return words
 
     def unpack(self, words: Tensor) -> tuple[Tensor, Tensor, dict[NodeType, Seeds], Tensor]:
@@ -149,22 +145,15 @@ class BatchLayout(NamedTuple):
         return words[:1], words[1 : 1 + self.num_totals], seeds, words[start:]
 
 
-def _rank(ids: IdArray, out: IdArray) -> None:
-    """Write the first position of each distinct id, then the distinct ids in ascending order."""
-    first, unique = out[: len(ids)], out[len(ids) :]
+def _rank(ids: IdArray, first: IdArray, unique: IdArray) -> None:
+    """Write the first position of each distinct id of a row, and these ids in ascending order."""
     # Positions in the low bits: no memory holds so many nodes that an id needs those.
-    bits = len(ids).bit_length()
-    _join(ids, bits, unique)
+    size = ids.shape[1]
+    bits = size.bit_length()
+    unique[:] = ids << bits | np.arange(size)
     # NumPy sorts whole vectors at once, several times as fast as a compiled loop would.
-    unique.sort()
-    _part(unique, bits, first)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _join(ids: IdArray, bits: int, keys: IdArray) -> None:
-    """Write each id with its position in the low bits."""
-    for place in range(len(ids)):
-        keys[place] = ids[place] << bits | place
+    unique.sort(axis=1)
+    _part_all(unique, bits, first)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -148,7 +148,7 @@ class Workplace:
         layout = self._layout({kind: size}, fanouts, num_carried=size)
         return PackedRun(
             key=_capture_key(layout, fanouts, draw, follower),
-            words=layout.pack_all(keys, ids, carried),
+            words=layout.pack_all(keys, {kind: ids}, carried),
             make_sampler=lambda: self._make_sampler(layout, fanouts, draw, None)[0],
         )
 

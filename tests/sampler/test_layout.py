@@ -52,21 +52,23 @@ def test_ranks_of_many_seeds(size, highest):
     assert seeds[None].first.tolist() == first + first[-1:] * padding
 
 
-@pytest.mark.parametrize("num_seeds", [((None, 5),), (("a", 0), ("b", 7))], ids=str)
-def test_batches_packed_at_once_are_those_packed_one_by_one(num_seeds):
-    kind, size = num_seeds[-1]
+@pytest.mark.parametrize("is_ranked", [True, False])
+@pytest.mark.parametrize("num_seeds", [((None, 5),), (("a", 0), ("b", 7)), (("a", 4), ("b", 6))])
+def test_batches_packed_at_once_are_those_packed_one_by_one(num_seeds, is_ranked):
     layout = BatchLayout(
-        num_seeds=num_seeds, num_hops=2, num_relations=3, is_ranked=True, num_carried=size
+        num_seeds=num_seeds, num_hops=2, num_relations=3, is_ranked=is_ranked, num_carried=3
     )
     generator = torch.Generator().manual_seed(3)
-    ids = torch.randint(2**40, (4, size), generator=generator)
-    ids[1, 3] = ids[1, 0]
-    carried = torch.randint(99, (4, size), generator=generator)
-    keys = batch_keys(7, 2**33, 4)
+    seeds = {kind: torch.randint(2**40, (4, size), generator=generator) for kind, size in num_seeds}
+    for ids in seeds.values():
+        ids[1, 3:4] = ids[1, :1]
+    carried = torch.randint(99, (4, 3), generator=generator)
 
-    words = layout.pack_all(keys, ids.numpy(), carried.numpy())
+    words = layout.pack_all(
+        batch_keys(7, 2**33, 4), {kind: ids.numpy() for kind, ids in seeds.items()}, carried.numpy()
+    )
 
     for place in range(4):
-        key = batch_key(7, 2**33 + place)
-        expected = layout.pack(key, {kind: ids[place]}, carried[place])
+        one = {kind: ids[place] for kind, ids in seeds.items()}
+        expected = layout.pack(batch_key(7, 2**33 + place), one, carried[place])
         assert words[place].tolist() == expected.tolist()
