@@ -43,8 +43,8 @@ class RowsAhead:
     Parameters
     ----------
     rows : BatchRows
-        What to gather, all of it ``repeatable``. Their tables, which graphs read, are kept for as
-        long as they are; a sampler that keeps this for its graphs does not keep them alive.
+        What to gather; graphs can repeat it. Their tables, which graphs read, are kept for as long
+        as they are; a sampler that keeps this for its graphs does not keep them alive.
     largest : mapping, optional
         The most nodes of each type that a batch had so far.
 
@@ -62,7 +62,7 @@ class RowsAhead:
         self._rows, self._tables = ref(rows), [rows.tables()]
         self._end = finalize(rows, self._tables.clear)
         self._end.atexit = False
-        self._versions = _repeatable(rows.tables())
+        self._versions = _find_versions(rows.tables())
         self.largest = dict(largest or {})
         self.has_room = True
         # Gathers of several graphs run one after the other: together they would crowd the bus.
@@ -79,7 +79,7 @@ class RowsAhead:
             rows is not None
             and self._end.alive
             and rows.tables() is self._tables[0]
-            and _repeatable(self._tables[0]) == self._versions
+            and _find_versions(self._tables[0]) == self._versions
         )
 
     def note(self, num_nodes: Mapping[NodeType, int]) -> None:
@@ -125,8 +125,8 @@ class RowsAhead:
 def _first_rows(rows: Tensor, num_rows: int, copies: Copies) -> Tensor:
     """Return a new tensor for the first rows, which ``copies`` fill if they are whole words."""
     out = rows.new_empty((num_rows, *rows.shape[1:]))
-    num_words, rest = divmod(out.nbytes, WORD_BYTES)
-    if rest:
+    num_words, num_left = divmod(out.nbytes, WORD_BYTES)
+    if num_left:
         return out.copy_(rows[:num_rows])
     copies.add(rows.data_ptr(), out.data_ptr(), num_words)
     return out
@@ -142,7 +142,7 @@ def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:
     last : RowsAhead, optional
         What did so before, which is returned as long as it serves.
     """
-    if _repeatable(rows.tables()) is None:
+    if _find_versions(rows.tables()) is None:
         return None
     if last is not None:
         if last.has_room and last.is_current():
@@ -151,7 +151,7 @@ def rows_ahead(rows: BatchRows, last: RowsAhead | None) -> RowsAhead | None:
     return RowsAhead(rows, None if last is None else last.largest)
 
 
-def _repeatable(tables: dict[Any, dict[Any, Table]]) -> list[int] | None:
+def _find_versions(tables: dict[Any, dict[Any, Table]]) -> list[int] | None:
     """Return the versions of all tables, or None if no CUDA graph can repeat their gathers.
 
     None can where edges have tensors: their rows are read in an order for which the host has to

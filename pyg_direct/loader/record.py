@@ -1,8 +1,8 @@
 """Collects what an epoch of a loader costs, by stage.
 
 Times of a GPU come from events, which are read when the GPU has passed them: nothing waits for them
-in the loop. To make, record and read them takes the host a tenth of its work for a batch, so that
-after the first batches of an epoch only every eighth is timed, and stands for the others.
+in the loop. To make, record and read them is work for the host, though, so that after the first
+batches of an epoch only every eighth is timed, and stands for the others.
 """
 
 import threading
