@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 from numba import cuda
+from numba.core.config import ENABLE_CUDASIM as IS_SIMULATOR
 
 from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.launch import NO_SPAN, CudaKernel, Span
+from pyg_direct.kernels.launch import CudaKernel, Span
 
 WORD_BYTES = 8
 # Of one launch.
 MAX_PARTS = 8
-NO_PART = [NO_SPAN, NO_SPAN, 0]
+NO_PART = [0, 0, 0]
 
 
 class Copies:
@@ -19,7 +20,7 @@ class Copies:
 
     def __init__(self) -> None:
         # Source, target and length of each, one after another.
-        self._parts: list[Any] = []
+        self._parts: list[int] = []
 
     def add(self, source: int, target: int, num_words: int) -> None:
         """Add an array.
@@ -33,8 +34,7 @@ class Copies:
             Length, in words of 8 bytes.
         """
         if num_words > 0:
-            num_bytes = num_words * WORD_BYTES
-            self._parts += (Span(source, num_bytes), Span(target, num_bytes), num_words)
+            self._parts += (source, target, num_words)
 
     def launch(self, stream: int) -> None:
         """Make the copies that were added, on a stream of the current device, by CUDA's handle."""
@@ -42,7 +42,17 @@ class Copies:
             parts, self._parts = self._parts[: 3 * MAX_PARTS], self._parts[3 * MAX_PARTS :]
             shape = launch_shape(sum(parts[2::3]))
             parts += NO_PART * (MAX_PARTS - len(parts) // 3)
-            copy_parts(*shape, *parts, stream=stream)
+            copy_parts(*shape, *(_spans(parts) if IS_SIMULATOR else parts), stream=stream)
+
+
+def _spans(parts: list[int]) -> list[Any]:
+    """Return parts as the simulator takes them."""
+    spans: list[Any] = []
+    for place in range(0, len(parts), 3):
+        source, target, num_words = parts[place : place + 3]
+        num_bytes = num_words * WORD_BYTES
+        spans += (Span(source, num_bytes), Span(target, num_bytes), num_words)
+    return spans
 
 
 def _copy_parts_kernel(

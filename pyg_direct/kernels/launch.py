@@ -110,7 +110,8 @@ class CudaKernel:
         num_blocks, threads_per_block : int
             Launch shape, both in one dimension.
         *arguments : Span, torch tensor, NumPy array or int
-            One for each of the kernel's arguments, in order.
+            One for each of the kernel's arguments, in order. A pointer may be an address, an int,
+            but not in the simulator, which has to know how much memory there is.
         stream : int
             CUDA stream handle; the kernel runs on the current device.
         """
@@ -169,6 +170,8 @@ class CudaKernel:
 
 def address_of(array: Any) -> int:
     """Return the address that ``span_of`` finds, in a third of the time: launches are many."""
+    if isinstance(array, int):
+        return array
     if isinstance(array, Span):
         return array.address
     address: int = array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data

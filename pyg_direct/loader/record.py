@@ -25,7 +25,7 @@ from pyg_direct.loader.stats import (
 # Enough for a picture, and bounded.
 MAX_SPANS = 256
 # Batches of which every one is timed, and then one of so many.
-NUM_TIMED, TIMED_STEP = 64, 8
+NUM_TIMED, TIMED_STEP = 16, 8
 # So many numbers are read at a time: to look after each batch takes the loop more time.
 MAX_UNREAD = 64
 

@@ -108,7 +108,7 @@ class EpochStats:
         Seconds from the first batch asked for to the end of the loop.
     sample_s, gather_s : float
         Seconds of the stages. Pipelined, they overlap with each other and with training. Seconds of
-        a GPU, here and below, are measured for the first 64 batches, and for every eighth later.
+        a GPU, here and below, are measured for the first 16 batches, and for every eighth later.
     wait_s : float
         Seconds that the consumer waited for batches; on a GPU, that its stream stood idle for them.
         The time of ``transform`` is in it.

@@ -7,6 +7,7 @@ one is captured; so is what follows it and needs no answer either, such as the g
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels.copies import Copies, copy_words
+from pyg_direct.kernels.copies import WORD_BYTES, Copies, copy_words
 from pyg_direct.kernels.dispatch import launch_shape
 from pyg_direct.kernels.launch import Span
 from pyg_direct.memory import MappedArray
@@ -23,6 +24,11 @@ from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
 from pyg_direct.sampler.layout import BatchLayout, IdArray
 from pyg_direct.sampler.relation import NodeType
+
+# Of a word that the graph has not noted; those that it notes are not negative.
+NOT_YET = -1
+# Between two looks at what it noted: about a tenth of the time that has passed.
+SHORTEST_NAP_S, LONGEST_NAP_S, NAP_GROWTH = 10e-6, 1e-3, 1.1
 
 
 class Follower(Protocol):
@@ -70,24 +76,28 @@ class CapturedBatches:
         words: IdArray,
         follower: Follower | None = None,
     ) -> None:
-        # What the graph reads, and where it notes the totals.
+        # What the graph reads, and where it notes the key when it has done all, and the totals: to
+        # look there takes the host less than an event, and no order of what it sees matters.
         self._host = MappedArray.empty((layout.num_words,), torch.int64)
-        self._layout, self._packed, self._device = layout, self._host.cpu_view().numpy(), device
-        self._noted = MappedArray(self._host.cpu_view()[1 : 1 + layout.num_totals])
-        self._noted_totals = self._noted.cpu_view().numpy()
+        self._notes = MappedArray.empty((1 + layout.num_totals,), torch.int64)
+        self._packed, self._noted = (
+            array.cpu_view().numpy() for array in (self._host, self._notes)
+        )
+        self._layout, self._device = layout, device
         self._words = torch.empty(layout.num_words, dtype=torch.int64, device=device)
         # When sampling begins and ends; the graph records them.
         self.sampling = external_event(), external_event()
         # The graph waits until the copies of the batch before were made.
-        self._made, self._taken = torch.cuda.Event(blocking=True), torch.cuda.Event(external=True)
+        self._taken = torch.cuda.Event(external=True)
         self._graph = torch.cuda.CUDAGraph()
-        self._lock, self._is_passed = threading.Lock(), True
+        # The first batch is noted before it is captured, too.
+        self._lock, self._is_passed = threading.Lock(), False
         self._repeated: Callable[[], RepeatedBatch | None] = _nothing
         self._follower = follower
         self._stream = torch.cuda.current_stream(device)
         # What follows leaves notes for the next one on its stream.
         side = torch.cuda.Stream(device) if follower is None else self._stream
-        self._packed[:] = words
+        self._packed[:], self._noted[:] = words, NOT_YET
         self._taken.record(self._stream)
         side.wait_stream(self._stream)
         with torch.cuda.stream(side), _no_collection():
@@ -104,18 +114,20 @@ class CapturedBatches:
         self, make_sampler: Callable[[], HopSampler], stream: torch.cuda.Stream
     ) -> tuple[HopSampler, Any]:
         layout, (began, sampled) = self._layout, self.sampling
-        packed, noted = (
-            Span(each.device_address, each.num_bytes) for each in (self._host, self._noted)
-        )
+        packed = Span(self._host.device_address, self._host.num_bytes)
+        key = Span(self._notes.device_address, WORD_BYTES)
+        totals = Span(key.address + WORD_BYTES, layout.num_totals * WORD_BYTES)
         self._taken.wait(stream)
         began.record(stream)
         _copy(packed, self._words, layout.num_words, stream)
         sampler = make_sampler()
         sampler.launch(layout, self._words)
-        _copy(self._words[1:], noted, layout.num_totals, stream)
+        _copy(self._words[1:], totals, layout.num_totals, stream)
         sampled.record(stream)
         follower = self._follower
-        return sampler, None if follower is None else follower.launch(sampler.reached())
+        following = None if follower is None else follower.launch(sampler.reached())
+        _copy(self._words, key, 1, stream)
+        return sampler, following
 
     @property
     def is_current(self) -> bool:
@@ -143,11 +155,11 @@ class CapturedBatches:
             self._repeated = weakref.ref(repeated)
         if not self._is_passed:
             # A batch that was dropped may not have read the host's words yet.
-            self._made.synchronize()
-        self._is_passed = False
+            self._wait()
+        self._noted[:] = NOT_YET
         self._packed[:] = words
         self._graph.replay()
-        self._made.record(self._stream)
+        self._is_passed = False
         return repeated
 
     def collect(self) -> tuple[Sampled, Any]:
@@ -155,9 +167,7 @@ class CapturedBatches:
 
         The next batch waits for the copies on the GPU.
         """
-        self._made.synchronize()
-        self._is_passed = True
-        totals, following = self._noted_totals.tolist(), None
+        totals, following = self._wait(), None
         with on_device(self._device):
             copies = Copies()
             sampled = self._sampler.collect(totals, copies)
@@ -167,6 +177,20 @@ class CapturedBatches:
             copies.launch(current_handle())
             self._taken.record()
         return sampled, following
+
+    def _wait(self) -> list[int]:
+        """Return the totals of the batch that was started last, when the graph has done it."""
+        nap_s = SHORTEST_NAP_S
+        noted: list[int]
+        while min(noted := self._noted.tolist()) == NOT_YET:
+            time.sleep(nap_s)
+            nap_s = min(NAP_GROWTH * nap_s, LONGEST_NAP_S)
+            # The question takes time, and raises if the GPU has failed.
+            is_late = nap_s == LONGEST_NAP_S and self._stream.query()
+            if is_late and self._noted.min() == NOT_YET:
+                raise RuntimeError("a CUDA graph ended without its batch; make a new loader")
+        self._is_passed = True
+        return noted[1:]
 
 
 class RepeatedBatch:

@@ -98,10 +98,20 @@ class CpuStages:
         return _concatenate(arrays[:num_arrays])
 
     def cut(
-        self, arrays: list[tuple[Tensor, int]], copies: Copies | None = None
+        self, arrays: list[Tensor], sizes: list[int], copies: Copies | None = None
     ) -> Iterator[Tensor]:
-        """Return every row of the arrays, as long as it is in use: here all of it."""
-        return chain.from_iterable(rows.unbind() for rows, _ in arrays)
+        """Return every row of the arrays, as long as it is in use: here all of it.
+
+        Parameters
+        ----------
+        arrays : list of int64 tensor, two dimensions
+            What was joined.
+        sizes : list of int
+            For each array, how much of its rows is in use, from the first on.
+        copies : Copies, optional
+            Get the copies on a GPU, which the caller launches then.
+        """
+        return chain.from_iterable(rows.unbind() for rows in arrays)
 
 
 class CudaStages:
@@ -221,26 +231,29 @@ class CudaStages:
             )  # fmt: skip
 
     def cut(
-        self, arrays: list[tuple[Tensor, int]], copies: Copies | None = None
+        self, arrays: list[Tensor], sizes: list[int], copies: Copies | None = None
     ) -> Iterator[Tensor]:
         """Return rows as ``CpuStages`` does: views of one new tensor, one after another.
 
         It is filled by ``copies``, which the caller launches, or else by a launch of its own.
         """
-        sizes = [size for rows, size in arrays for _ in range(rows.shape[0])]
-        out = torch.empty(sum(sizes), dtype=torch.int64, device=arrays[0][0].device)
+        lengths: list[int] = []
+        parts = []
+        for rows, size in zip(arrays, sizes, strict=True):
+            num_rows, room = rows.shape
+            lengths += [size] * num_rows
+            first, step = rows.data_ptr(), room * WORD_BYTES
+            parts += [(first + row * step, size) for row in range(num_rows)]
+        out = torch.empty(sum(lengths), dtype=torch.int64, device=arrays[0].device)
         is_ours, copies = copies is None, Copies() if copies is None else copies
         target = out.data_ptr()
-        for rows, size in arrays:
-            num_rows, length = rows.shape
-            source = rows.data_ptr()
-            for row in range(num_rows):
-                copies.add(source + row * length * WORD_BYTES, target, size)
-                target += size * WORD_BYTES
+        for source, size in parts:
+            copies.add(source, target, size)
+            target += size * WORD_BYTES
         if is_ours:
             copies.launch(self.stream)
         # As ``split`` does, which is Python.
-        return iter(out.split_with_sizes(sizes))
+        return iter(out.split_with_sizes(lengths))
 
 
 Stages = CpuStages | CudaStages
