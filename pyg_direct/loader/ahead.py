@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pyg_direct.kernels.copies import WORD_BYTES, Copies
 from pyg_direct.loader.rows import BatchRows
-from pyg_direct.loader.spare import rest
 from pyg_direct.sampler.capture import external_event
 from pyg_direct.sampler.relation import NodeType
 from pyg_direct.tables import Request, Table
@@ -109,7 +108,6 @@ class RowsAhead:
 
     def take(self, made: NodeRows, num_nodes: dict[NodeType, int], copies: Copies) -> NodeRows:
         """Return copies of the rows, without those of a type that had more nodes than room."""
-        rest()
         self.note(num_nodes)
         taken = {}
         for kind, size in num_nodes.items():

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pyg_direct.loader.pipeline import Source, Stages, as_error
-from pyg_direct.loader.spare import SpareTime, rest
+from pyg_direct.loader.spare import SpareTime
 from pyg_direct.sampler.capture_cache import bar_captures
 
 # Of an iteration: kernels are loaded and graphs are captured by then, which is not for a thread.
@@ -96,7 +96,6 @@ class _Ahead:
         try:
             if len(self._started) >= self._lead or start is None:
                 self.products.append(self._stages.gather(self._started.popleft()))
-            rest()
             if start is not None:
                 self._started.append(start())
         except Exception as error:

@@ -21,12 +21,9 @@ CAN_WATCH = sys.platform == "linux"
 NOBODY = 0
 # Microseconds between two looks at the clock of a thread.
 SHORTEST_NAP, LONGEST_NAP = 10, 1000
-# Between two parts of the work. A thread that waits for Python's lock takes so long to wake.
-REST_S = 10e-6
 # Of ``prctl``. Linux lets a thread sleep 50 us longer than it asked for, unless it asks for less.
 PR_SET_TIMERSLACK, TIMER_SLACK_NS = 29, 1
 
-_this_thread = threading.local()
 _clock_gettime = types.ExternalFunction(
     "clock_gettime", types.int32(types.int32, types.CPointer(types.int64))
 )
@@ -55,15 +52,6 @@ def _wait_for_sleep(watched: np.ndarray, reading: np.ndarray) -> None:
         last = now
         _usleep(nap)
         nap = min(nap + 1, LONGEST_NAP)
-
-
-def rest() -> None:
-    """Let others have Python's lock, between two parts of offered work done in spare time.
-
-    A lock that is free only for the time of a call is taken again before another thread wakes.
-    """
-    if getattr(_this_thread, "is_spare", False):
-        time.sleep(REST_S)
 
 
 class SpareTime:
@@ -118,7 +106,6 @@ class SpareTime:
         self._work = self._error = None
 
     def _run(self) -> None:
-        _this_thread.is_spare = True
         if self._begin is not None:
             self._begin()
         ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)

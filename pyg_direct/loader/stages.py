@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from pyg_direct.loader.record import EpochRecord
-from pyg_direct.loader.spare import rest
 from pyg_direct.loader.stats import GATHER, SAMPLE, TRAIN, WAIT, GatherCount
 from pyg_direct.memory.streams import StreamPool, StreamTurn, keep_for
 
@@ -226,7 +225,6 @@ class CudaStages:
         with lane.gathering as stream:
             # A GPU has done its work by then, and copies what came of it.
             sample = started() if self._work.samples_on_gpu else self._on_cpu(started)
-            rest()
             if self._gathered is not None and self._streams:
                 stream.wait_event(self._gathered)
             start = _event(stream) if is_due else None
@@ -246,7 +244,6 @@ class CudaStages:
                     "depth=0"
                 )
             sample, whole = started(), started.whole
-            rest()
             batch = self._work.gather(sample, count, whole.following.rows)
             # Of what is counted on the GPU.
             taken = None if count.is_settled else _event(stream)

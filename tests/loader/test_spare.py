@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pyg_direct.loader import spare
-from pyg_direct.loader.spare import CAN_WATCH, NOBODY, SpareTime, rest
+from pyg_direct.loader.spare import CAN_WATCH, NOBODY, SpareTime
 
 pytestmark = pytest.mark.skipif(not CAN_WATCH, reason="needs clocks of other threads")
 
@@ -130,24 +130,3 @@ class TestSpareTime:
 
         assert not thread.is_alive()
         assert not done
-
-
-def test_only_work_in_spare_time_rests(time_to_spare, monkeypatch):
-    rested = []
-    monkeypatch.setattr(spare, "REST_S", 1e-3)
-
-    def work():
-        before_s = time.perf_counter()
-        rest()
-        rested.append((threading.current_thread(), time.perf_counter() - before_s))
-
-    time_to_spare.offer(work)
-    while not rested:
-        time.sleep(0.05)
-    time_to_spare.settle()
-    monkeypatch.setattr(spare, "REST_S", 600.0)
-    work()
-
-    assert rested[0][0] is not threading.current_thread()
-    assert rested[0][1] >= 1e-3
-    assert rested[1][0] is threading.current_thread()
