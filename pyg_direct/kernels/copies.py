@@ -12,6 +12,8 @@ from pyg_direct.kernels.launch import CudaKernel, Span
 WORD_BYTES = 8
 # Of one launch.
 MAX_PARTS = 8
+# Which ``_copy_tile`` copies.
+WORDS_PER_THREAD = 4
 NO_PART = [0, 0, 0]
 
 
@@ -40,7 +42,8 @@ class Copies:
         """Make the copies that were added, on a stream of the current device, by CUDA's handle."""
         while self._parts:
             parts, self._parts = self._parts[: 3 * MAX_PARTS], self._parts[3 * MAX_PARTS :]
-            shape = launch_shape(sum(parts[2::3]))
+            # A block for each tile, but for those that are not full.
+            shape = launch_shape(-(-sum(parts[2::3]) // WORDS_PER_THREAD))
             parts += NO_PART * (MAX_PARTS - len(parts) // 3)
             copy_parts(*shape, *(_spans(parts) if IS_SIMULATOR else parts), stream=stream)
 
@@ -55,42 +58,65 @@ def _spans(parts: list[int]) -> list[Any]:
     return spans
 
 
+@cuda.jit(device=True)
+def _num_tiles(num_words):
+    """Return how many blocks' worth of words that is."""
+    return -(-num_words // (WORDS_PER_THREAD * cuda.blockDim.x))
+
+
+@cuda.jit(device=True)
+def _copy_tile(tile, source, target, num_words):
+    """Copy the words of one tile; all of a thread's are on their way before one is written."""
+    step = cuda.blockDim.x
+    first = tile * WORDS_PER_THREAD * step + cuda.threadIdx.x
+    second, third, fourth = first + step, first + 2 * step, first + 3 * step
+    last = num_words - 1
+    word_a = source[min(first, last)]
+    word_b = source[min(second, last)]
+    word_c = source[min(third, last)]
+    word_d = source[min(fourth, last)]
+    if first < num_words:
+        target[first] = word_a
+    if second < num_words:
+        target[second] = word_b
+    if third < num_words:
+        target[third] = word_c
+    if fourth < num_words:
+        target[fourth] = word_d
+
+
 def _copy_parts_kernel(
     a, to_a, num_a, b, to_b, num_b, c, to_c, num_c, d, to_d, num_d, e, to_e, num_e, f, to_f, num_f,
     g, to_g, num_g, h, to_h, num_h,
 ):  # fmt: skip
     """Copy the first ``num_a`` words of ``a`` to ``to_a``, and so on."""
-    b_start = num_a
-    c_start = b_start + num_b
-    d_start = c_start + num_c
-    e_start = d_start + num_d
-    f_start = e_start + num_e
-    g_start = f_start + num_f
-    h_start = g_start + num_g
-    for item in range(cuda.grid(1), h_start + num_h, cuda.gridsize(1)):
-        if item < b_start:
-            to_a[item] = a[item]
-        elif item < c_start:
-            to_b[item - b_start] = b[item - b_start]
-        elif item < d_start:
-            to_c[item - c_start] = c[item - c_start]
-        elif item < e_start:
-            to_d[item - d_start] = d[item - d_start]
-        elif item < f_start:
-            to_e[item - e_start] = e[item - e_start]
-        elif item < g_start:
-            to_f[item - f_start] = f[item - f_start]
-        elif item < h_start:
-            to_g[item - g_start] = g[item - g_start]
-        else:
-            to_h[item - h_start] = h[item - h_start]
-
-
-def _copy_words_kernel(source, num_words, target):
-    """Copy words, shape (num_words,); either side may be mapped host memory."""
-    for item in range(cuda.grid(1), num_words, cuda.gridsize(1)):
-        target[item] = source[item]
+    num_tiles = 0
+    for num_words in (num_a, num_b, num_c, num_d, num_e, num_f, num_g, num_h):
+        num_tiles += _num_tiles(num_words)
+    for item in range(cuda.blockIdx.x, num_tiles, cuda.gridDim.x):
+        tile, source, target, num_words = item, a, to_a, num_a
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = b, to_b, num_b
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = c, to_c, num_c
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = d, to_d, num_d
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = e, to_e, num_e
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = f, to_f, num_f
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = g, to_g, num_g
+        if tile >= _num_tiles(num_words):
+            tile -= _num_tiles(num_words)
+            source, target, num_words = h, to_h, num_h
+        _copy_tile(tile, source, target, num_words)
 
 
 copy_parts = CudaKernel(_copy_parts_kernel, *[np.int64, np.int64, None] * MAX_PARTS)
-copy_words = CudaKernel(_copy_words_kernel, np.int64, None, np.int64)

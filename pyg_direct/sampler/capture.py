@@ -16,9 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pyg_direct.kernels.copies import WORD_BYTES, Copies, copy_words
-from pyg_direct.kernels.dispatch import launch_shape
-from pyg_direct.kernels.launch import Span
+from pyg_direct.kernels.copies import WORD_BYTES, Copies
 from pyg_direct.memory import MappedArray
 from pyg_direct.memory.streams import current_handle, on_device
 from pyg_direct.sampler.hops import HopSampler, Sampled
@@ -114,19 +112,17 @@ class CapturedBatches:
         self, make_sampler: Callable[[], HopSampler], stream: torch.cuda.Stream
     ) -> tuple[HopSampler, Any]:
         layout, (began, sampled) = self._layout, self.sampling
-        packed = Span(self._host.device_address, self._host.num_bytes)
-        key = Span(self._notes.device_address, WORD_BYTES)
-        totals = Span(key.address + WORD_BYTES, layout.num_totals * WORD_BYTES)
+        words, noted = self._words.data_ptr(), self._notes.device_address
         self._taken.wait(stream)
         began.record(stream)
-        _copy(packed, self._words, layout.num_words, stream)
+        _copy(self._host.device_address, words, layout.num_words, stream)
         sampler = make_sampler()
         sampler.launch(layout, self._words)
-        _copy(self._words[1:], totals, layout.num_totals, stream)
+        _copy(words + WORD_BYTES, noted + WORD_BYTES, layout.num_totals, stream)
         sampled.record(stream)
         follower = self._follower
         following = None if follower is None else follower.launch(sampler.reached())
-        _copy(self._words, key, 1, stream)
+        _copy(words, noted, 1, stream)
         return sampler, following
 
     @property
@@ -229,9 +225,10 @@ def external_event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True, external=True)
 
 
-def _copy(source: Any, target: Any, num_words: int, stream: torch.cuda.Stream) -> None:
-    shape = launch_shape(num_words)
-    copy_words(*shape, source, num_words, target, stream=stream.cuda_stream)
+def _copy(source: int, target: int, num_words: int, stream: torch.cuda.Stream) -> None:
+    copies = Copies()
+    copies.add(source, target, num_words)
+    copies.launch(stream.cuda_stream)
 
 
 def _nothing() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyg_direct.kernels.copies import MAX_PARTS, Copies, copy_words
+from pyg_direct.kernels.copies import MAX_PARTS, Copies
 from pyg_direct.kernels.launch import span_of
 
 
@@ -35,12 +35,3 @@ def test_copies_are_made_once(kernel_memory):
     copies.launch(0)
 
     assert target.tolist() == [0, 1, 2, 3]
-
-
-def test_copy_words(kernel_memory):
-    source, target = np.arange(700), np.zeros(701, np.int64)
-
-    with kernel_memory(source, target) as (on_source, on_target):
-        copy_words(1, 2, on_source, 700, on_target)
-
-    assert target.tolist() == [*range(700), 0]
