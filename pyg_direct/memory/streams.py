@@ -99,9 +99,9 @@ class StreamPool:
         """Return streams that nobody else uses."""
         with self._lock:
             taken, self._free = self._free[:num_streams], self._free[num_streams:]
-        # Their kernels take few multiprocessors: they should have them before the model takes all.
+        # None goes before the model's: a batch is made while others wait to be used.
         missing = range(num_streams - len(taken))
-        return taken + [torch.cuda.Stream(self._device, -1) for _ in missing]
+        return taken + [torch.cuda.Stream(self._device) for _ in missing]
 
     def put_back(self, streams: list[torch.cuda.Stream]) -> None:
         """Let others use streams that were taken."""

@@ -124,7 +124,7 @@ def test_max_sms_bounds_blocks_and_warps(host_share, num_ids, max_sms):
 
 @pytest.mark.parametrize(
     ("row_bytes", "host_share", "blocks"),
-    [(8, 1.0, 16), (512, 1.0, 16), (516, 1.0, 33), (512, 0.97, 33), (512, 0.05, 33)],
+    [(8, 1.0, 12), (512, 1.0, 12), (516, 1.0, 33), (512, 0.97, 33), (512, 0.05, 33)],
 )
 @pytest.mark.parametrize("max_sms", [None, 8])
 def test_in_the_background_most_multiprocessors_stay_free(row_bytes, host_share, blocks, max_sms):
