@@ -56,9 +56,9 @@ class NeighborLoader(DirectLoader, torch_geometric.loader.NeighborLoader):  # ty
         Batches made ahead of the one in use: in a thread where the CPU samples, else while the loop
         sleeps in ``backward`` or between two batches; 0 makes each when it is asked for. Default: 2
         for a store on a GPU whose sampling the GPU or workers do, else 0. Ahead of a model a gather
-        keeps an eleventh or a quarter of the multiprocessors busy. Where the GPU samples and nothing
-        of edges is gathered, ``depth + 1`` CUDA graphs make batches of the same size whole; each
-        keeps memory for one.
+        keeps a quarter of the multiprocessors busy, or an eleventh. Where the GPU samples and
+        nothing of edges is gathered, ``depth + 1`` CUDA graphs make batches of the same size whole;
+        each keeps memory for one.
     exclude : iterable
         Tensors to leave out of batches: names, or (group, name). ``fetch`` gets them later.
     **kwargs
