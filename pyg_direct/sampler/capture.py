@@ -176,17 +176,9 @@ class CapturedBatches:
 
     def _wait(self) -> list[int]:
         """Return the totals of the batch that was started last, when the graph has done it."""
-        nap_s = SHORTEST_NAP_S
-        noted: list[int]
-        while min(noted := self._noted.tolist()) == NOT_YET:
-            time.sleep(nap_s)
-            nap_s = min(NAP_GROWTH * nap_s, LONGEST_NAP_S)
-            # The question takes time, and raises if the GPU has failed.
-            is_late = nap_s == LONGEST_NAP_S and self._stream.query()
-            if is_late and self._noted.min() == NOT_YET:
-                raise RuntimeError("a CUDA graph ended without its batch; make a new loader")
+        _, *totals = wait_for_notes(self._noted, self._stream)
         self._is_passed = True
-        return noted[1:]
+        return totals
 
 
 class RepeatedBatch:
@@ -218,6 +210,33 @@ class RepeatedBatch:
         sampled, self.following = self._batches.collect()
         self.is_collected = True
         return sampled
+
+
+def wait_for_notes(noted: IdArray, stream: torch.cuda.Stream) -> list[int]:
+    """Return what a stream notes in host memory, when none of the words is ``NOT_YET``.
+
+    Parameters
+    ----------
+    noted : int64 array
+        The words.
+    stream : torch.cuda.Stream
+        Which notes them.
+
+    Raises
+    ------
+    RuntimeError
+        If the stream came to its end without them, or the GPU failed.
+    """
+    nap_s = SHORTEST_NAP_S
+    words: list[int]
+    while min(words := noted.tolist()) == NOT_YET:
+        time.sleep(nap_s)
+        nap_s = min(NAP_GROWTH * nap_s, LONGEST_NAP_S)
+        # To ask takes time, and raises if the GPU has failed. The last words may come meanwhile.
+        is_at_end = nap_s == LONGEST_NAP_S and stream.query()
+        if is_at_end and noted.min() == NOT_YET:
+            raise RuntimeError("a CUDA graph ended without its batch; make a new loader")
+    return words
 
 
 def external_event() -> torch.cuda.Event:

@@ -1,12 +1,15 @@
 """Batches that a CUDA graph repeats are those that the host would have launched."""
 
 import threading
+import time
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_direct.sampler import DirectNeighborSampler
+from pyg_direct.sampler.capture import NOT_YET, wait_for_notes
 from pyg_direct.sampler.capture_cache import CaptureCache, CaptureKey
 from pyg_direct.sampler.layout import BatchLayout
 from tests.sampler.graphs import MODES, assert_same, make_data, make_hetero
@@ -163,3 +166,49 @@ def test_find_waits_until_a_batch_was_seen_twice():
         cache.note(key)
 
     assert cache._num_seen[key] == 2
+
+
+class _Stream:
+    """Notes words one by one, some time after it was asked how far it is."""
+
+    def __init__(self, noted, words, num_looks):
+        self._noted, self._words, self._num_looks = noted, words, num_looks
+
+    def query(self):
+        self._num_looks -= 1
+        if self._num_looks < 0:
+            self._noted[: len(self._words)] = self._words
+        return self._num_looks < 0
+
+
+@pytest.mark.parametrize("num_looks", [0, 3])
+def test_wait_for_notes_returns_all_of_them(num_looks):
+    noted = np.full(3, NOT_YET)
+    noted[1] = 5
+
+    assert wait_for_notes(noted, _Stream(noted, [2, 0, 9], num_looks)) == [2, 0, 9]
+
+
+def test_wait_for_notes_that_are_there_asks_nobody():
+    assert wait_for_notes(np.array([7, 0]), stream=None) == [7, 0]
+
+
+def test_wait_for_notes_sees_what_another_thread_writes():
+    noted = np.full(2, NOT_YET)
+
+    def write():
+        for place in range(2):
+            time.sleep(2e-3)
+            noted[place] = place
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert wait_for_notes(noted, _Stream(noted, [], 1000)) == [0, 1]
+    thread.join()
+
+
+def test_wait_for_notes_of_a_stream_that_ends_without_them():
+    noted = np.full(3, NOT_YET)
+
+    with pytest.raises(RuntimeError, match="ended without its batch"):
+        wait_for_notes(noted, _Stream(noted, [4, 4], 1))
