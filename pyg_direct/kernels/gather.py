@@ -20,6 +20,8 @@ from pyg_direct.kernels.walk import (
     launch_walk,
     limit_ids,
     locate_word,
+    next_step,
+    num_turns,
     read_word,
     store_pieces,
 )
@@ -100,25 +102,29 @@ def gather_ticket(
     log_lanes, wrong, table, piece_bytes,
 ):  # fmt: skip
     """Copy the rows of one ticket: those that the ids from ``first`` to ``stop`` name."""
-    rows_per_step = LANES_PER_WARP >> log_lanes
     num_bytes = num_rows * row_bytes
-    for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
+    turn, step = 0, 0
+    for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
         a = locate_word(
-            step, first, stop, shift, index, places, has_places, num_rows, row_bytes, num_steps,
+            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
             log_lanes, wrong,
         )  # fmt: skip
+        turn, step = next_step(turn, step, num_steps)
         b = locate_word(
-            step + 1, first, stop, shift, index, places, has_places, num_rows, row_bytes,
-            num_steps, log_lanes, wrong,
+            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            log_lanes, wrong,
         )  # fmt: skip
+        turn, step = next_step(turn, step, num_steps)
         c = locate_word(
-            step + 2, first, stop, shift, index, places, has_places, num_rows, row_bytes,
-            num_steps, log_lanes, wrong,
+            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            log_lanes, wrong,
         )  # fmt: skip
+        turn, step = next_step(turn, step, num_steps)
         d = locate_word(
-            step + 3, first, stop, shift, index, places, has_places, num_rows, row_bytes,
-            num_steps, log_lanes, wrong,
+            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            log_lanes, wrong,
         )  # fmt: skip
+        turn, step = next_step(turn, step, num_steps)
         # All four reads cross the bus before the first of them is needed.
         word_a = read_word(base, table, piece_bytes, shift, num_bytes, a[0])
         word_b = read_word(base, table, piece_bytes, shift, num_bytes, b[0])
@@ -164,16 +170,17 @@ def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     ):  # fmt: skip
         num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
-        rows_per_step = LANES_PER_WARP >> log_lanes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
-            for step in range(-(-(stop - first) // rows_per_step) * num_steps):
+            turn, step = 0, 0
+            for _ in range(num_turns(first, stop, log_lanes) * num_steps):
                 word, start, place = locate_word(
-                    step, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, num_steps, log_lanes, wrong,
+                    turn, step, first, stop, shift, index, places, has_places, num_rows,
+                    row_bytes, log_lanes, wrong,
                 )  # fmt: skip
+                turn, step = next_step(turn, step, num_steps)
                 for piece in range(WORD_BYTES // piece_bytes):
                     offset = word * WORD_BYTES + piece * piece_bytes - start
                     if word >= 0 and 0 <= offset < row_bytes:

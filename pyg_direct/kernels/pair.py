@@ -93,7 +93,7 @@ def _gather_pair_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
             drawn = draw_ticket(tickets, 1)
             # The tickets of the second table are spread evenly among those of the first.
             before = ticket * num_b // num_tickets
-            is_b = (ticket + 1) * num_b // num_tickets > before
+            is_b = (ticket + 1) * num_b >= (before + 1) * num_tickets
             first = before * rows_b if is_b else (ticket - before) * rows_a
             gather_ticket(
                 first,

@@ -22,6 +22,8 @@ from pyg_direct.kernels.walk import (
     GatherLaunch,
     launch_walk,
     limit_ids,
+    next_step,
+    num_turns,
     pick_row,
     read_word,
     store_pieces,
@@ -98,7 +100,7 @@ def gather_tiers_cpu(table, hot, slots, index, out):
 
 
 @cuda.jit(device=True)
-def locate_tiered_word(step, picked, slot, shift, row_bytes, num_steps, log_lanes):
+def locate_tiered_word(step, picked, slot, shift, row_bytes, log_lanes):
     """Return the word that this lane reads, where its row starts, and if the row is hot.
 
     The word is -1 if there is none. Of a hot row, word and start count from the first hot row.
@@ -106,7 +108,7 @@ def locate_tiered_word(step, picked, slot, shift, row_bytes, num_steps, log_lane
     row = picked[0]
     is_hot = slot >= 0
     start = np.int64(slot) * row_bytes if is_hot else shift + row * row_bytes
-    word = word_of_row(step, start, row_bytes, num_steps, log_lanes)
+    word = word_of_row(step, start, row_bytes, log_lanes)
     return word if row >= 0 else np.int64(-1), start, is_hot
 
 
@@ -130,44 +132,37 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     ):  # fmt: skip
         num_ids = limit_ids(num_ids, has_num_used, num_used)
         num_warps = cuda.gridDim.x * (cuda.blockDim.x // LANES_PER_WARP)
-        rows_per_step = LANES_PER_WARP >> log_lanes
         num_bytes = num_rows * row_bytes
         first = from_first_lane(draw_ticket(tickets, rows_per_ticket))
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
-            for step in range(0, -(-(stop - first) // rows_per_step) * num_steps, STEPS_IN_FLIGHT):
+            turn, step = 0, 0
+            for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
                 pick_a = pick_row(
-                    step, first, stop, index, places, has_places, num_rows, num_steps,
-                    log_lanes, wrong,
-                )  # fmt: skip
+                    turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                )
+                turn_b, step_b = next_step(turn, step, num_steps)
                 pick_b = pick_row(
-                    step + 1, first, stop, index, places, has_places, num_rows, num_steps,
-                    log_lanes, wrong,
-                )  # fmt: skip
+                    turn_b, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                )
+                turn_c, step_c = next_step(turn_b, step_b, num_steps)
                 pick_c = pick_row(
-                    step + 2, first, stop, index, places, has_places, num_rows, num_steps,
-                    log_lanes, wrong,
-                )  # fmt: skip
+                    turn_c, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                )
+                turn_d, step_d = next_step(turn_c, step_c, num_steps)
                 pick_d = pick_row(
-                    step + 3, first, stop, index, places, has_places, num_rows, num_steps,
-                    log_lanes, wrong,
-                )  # fmt: skip
+                    turn_d, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                )
                 # Four slots, and then four words, are on their way before one of them is needed.
                 slot_a = slots[max(pick_a[0], 0)]
                 slot_b = slots[max(pick_b[0], 0)]
                 slot_c = slots[max(pick_c[0], 0)]
                 slot_d = slots[max(pick_d[0], 0)]
-                a = locate_tiered_word(step, pick_a, slot_a, shift, row_bytes, num_steps, log_lanes)
-                b = locate_tiered_word(
-                    step + 1, pick_b, slot_b, shift, row_bytes, num_steps, log_lanes
-                )
-                c = locate_tiered_word(
-                    step + 2, pick_c, slot_c, shift, row_bytes, num_steps, log_lanes
-                )
-                d = locate_tiered_word(
-                    step + 3, pick_d, slot_d, shift, row_bytes, num_steps, log_lanes
-                )
+                a = locate_tiered_word(step, pick_a, slot_a, shift, row_bytes, log_lanes)
+                b = locate_tiered_word(step_b, pick_b, slot_b, shift, row_bytes, log_lanes)
+                c = locate_tiered_word(step_c, pick_c, slot_c, shift, row_bytes, log_lanes)
+                d = locate_tiered_word(step_d, pick_d, slot_d, shift, row_bytes, log_lanes)
                 word_a = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, a)
                 word_b = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, b)
                 word_c = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, c)
@@ -180,6 +175,7 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
                 store_pieces(out, row_bytes, piece_bytes, located, word_c)
                 located = d[0], d[1], pick_d[1]
                 store_pieces(out, row_bytes, piece_bytes, located, word_d)
+                turn, step = next_step(turn_d, step_d, num_steps)
             first = from_first_lane(drawn)
         return_tickets(tickets, num_warps)
 

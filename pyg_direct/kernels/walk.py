@@ -26,6 +26,9 @@ from pyg_direct.kernels.ticket import LANES_PER_WARP, MAX_WARPS_PER_BLOCK
 
 LINE_BYTES = 128
 WORD_BYTES = 4
+LOG_LANES_PER_WARP, LOG_LINE_BYTES, LOG_WORD_BYTES = (
+    size.bit_length() - 1 for size in (LANES_PER_WARP, LINE_BYTES, WORD_BYTES)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +178,30 @@ def limit_ids(num_ids, has_num_used, num_used):
 
 
 @cuda.jit(device=True)
-def pick_row(step, first, stop, index, places, has_places, num_rows, num_steps, log_lanes, wrong):
-    """Return the row that this lane reads in a step, -1 if there is none, and its place.
+def num_turns(first, stop, log_lanes):
+    """Return how many turns a warp takes for the ids from ``first`` to ``stop``.
+
+    In a turn it reads as many rows at once as share its lanes, in the steps of ``RowWalk``.
+    """
+    rows_per_turn = LANES_PER_WARP >> log_lanes
+    return (stop - first + rows_per_turn - 1) >> (LOG_LANES_PER_WARP - log_lanes)
+
+
+@cuda.jit(device=True)
+def next_step(turn, step, num_steps):
+    """Return the turn and the step behind a step; to divide would take as long as all the rest."""
+    step += 1
+    return (turn + 1, 0) if step == num_steps else (turn, step)
+
+
+@cuda.jit(device=True)
+def pick_row(turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong):
+    """Return the row that this lane reads in a turn, -1 if there is none, and its place.
 
     The place is the row's position in the request.
     """
     lane = cuda.threadIdx.x % LANES_PER_WARP
-    item = first + step // num_steps * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
+    item = first + turn * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
     if item >= stop:
         return np.int64(-1), 0
     row = np.int64(index[item])
@@ -193,16 +213,17 @@ def pick_row(step, first, stop, index, places, has_places, num_rows, num_steps, 
 
 
 @cuda.jit(device=True)
-def word_of_row(step, start, row_bytes, num_steps, log_lanes):
+def word_of_row(step, start, row_bytes, log_lanes):
     """Return the word of the table that this lane reads in a step, -1 if it is none of the row's.
 
     Words count from a line; ``start`` is where the row begins, in bytes from there.
     """
-    word = start // WORD_BYTES
+    # A shift, as below: to divide what may be negative takes several times as long.
+    word = start >> LOG_WORD_BYTES
     if row_bytes > LINE_BYTES:
-        word = start // LINE_BYTES * (LINE_BYTES // WORD_BYTES)
+        word = start >> LOG_LINE_BYTES << LOG_LINE_BYTES - LOG_WORD_BYTES
     lane = cuda.threadIdx.x % LANES_PER_WARP
-    word += (step % num_steps << log_lanes) + (lane & ((1 << log_lanes) - 1))
+    word += (step << log_lanes) + (lane & ((1 << log_lanes) - 1))
     if (word + 1) * WORD_BYTES <= start or word * WORD_BYTES >= start + row_bytes:
         word = -1
     return word
@@ -210,21 +231,19 @@ def word_of_row(step, start, row_bytes, num_steps, log_lanes):
 
 @cuda.jit(device=True)
 def locate_word(
-    step, first, stop, shift, index, places, has_places, num_rows, row_bytes, num_steps,
-    log_lanes, wrong,
+    turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes, log_lanes,
+    wrong,
 ):  # fmt: skip
     """Return the word that this lane reads in a step, where its row starts, and the row's place.
 
     The word counts from the line of the table, -1 if there is none; the start is in bytes from
     there.
     """
-    row, place = pick_row(
-        step, first, stop, index, places, has_places, num_rows, num_steps, log_lanes, wrong
-    )
+    row, place = pick_row(turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong)
     if row < 0:
         return -1, 0, 0
     start = shift + row * row_bytes
-    return word_of_row(step, start, row_bytes, num_steps, log_lanes), start, place
+    return word_of_row(step, start, row_bytes, log_lanes), start, place
 
 
 @cuda.jit(device=True)
@@ -254,8 +273,10 @@ def store_pieces(rows, row_bytes, piece_bytes, located, value):
     word, start, place = located
     if word >= 0:
         mask = (1 << 8 * piece_bytes) - 1
+        # Of 1, 2 and 4: 0, 1 and 2.
+        log_piece_bytes = piece_bytes >> 1
         for piece in range(WORD_BYTES // piece_bytes):
             offset = word * WORD_BYTES + piece * piece_bytes - start
             if 0 <= offset < row_bytes:
                 part = value >> (8 * piece_bytes * piece) & mask
-                rows[(place * row_bytes + offset) // piece_bytes] = part
+                rows[(place * row_bytes + offset) >> log_piece_bytes] = part
