@@ -12,8 +12,10 @@ from pyg_direct.kernels.launch import CudaKernel, Span
 WORD_BYTES = 8
 # Of one launch.
 MAX_PARTS = 8
-# Which ``_copy_tile`` copies.
+# Which ``_copy_tile`` copies, and a block.
 WORDS_PER_THREAD = 4
+TILE_WORDS = WORDS_PER_THREAD * launch_shape(1)[1]
+LOG_TILE_WORDS = TILE_WORDS.bit_length() - 1
 NO_PART = [0, 0, 0]
 
 
@@ -60,15 +62,15 @@ def _spans(parts: list[int]) -> list[Any]:
 
 @cuda.jit(device=True)
 def _num_tiles(num_words):
-    """Return how many blocks' worth of words that is."""
-    return -(-num_words // (WORDS_PER_THREAD * cuda.blockDim.x))
+    """Return how many tiles hold so many words."""
+    return (num_words + TILE_WORDS - 1) >> LOG_TILE_WORDS
 
 
 @cuda.jit(device=True)
 def _copy_tile(tile, source, target, num_words):
     """Copy the words of one tile; all of a thread's are on their way before one is written."""
-    step = cuda.blockDim.x
-    first = tile * WORDS_PER_THREAD * step + cuda.threadIdx.x
+    step = TILE_WORDS // WORDS_PER_THREAD
+    first = (tile << LOG_TILE_WORDS) + cuda.threadIdx.x
     second, third, fourth = first + step, first + 2 * step, first + 3 * step
     last = num_words - 1
     word_a = source[min(first, last)]
@@ -93,7 +95,8 @@ def _copy_parts_kernel(
     num_tiles = 0
     for num_words in (num_a, num_b, num_c, num_d, num_e, num_f, num_g, num_h):
         num_tiles += _num_tiles(num_words)
-    for item in range(cuda.blockIdx.x, num_tiles, cuda.gridDim.x):
+    item = cuda.blockIdx.x
+    while item < num_tiles:
         tile, source, target, num_words = item, a, to_a, num_a
         if tile >= _num_tiles(num_words):
             tile -= _num_tiles(num_words)
@@ -117,6 +120,7 @@ def _copy_parts_kernel(
             tile -= _num_tiles(num_words)
             source, target, num_words = h, to_h, num_h
         _copy_tile(tile, source, target, num_words)
+        item += cuda.gridDim.x
 
 
 copy_parts = CudaKernel(_copy_parts_kernel, *[np.int64, np.int64, None] * MAX_PARTS)
