@@ -189,7 +189,7 @@ def num_turns(first, stop, log_lanes):
 
 @cuda.jit(device=True)
 def next_step(turn, step, num_steps):
-    """Return the turn and the step behind a step; to divide would take as long as all the rest."""
+    """Return the turn and the step behind a step, without a division."""
     step += 1
     return (turn + 1, 0) if step == num_steps else (turn, step)
 
@@ -218,7 +218,7 @@ def word_of_row(step, start, row_bytes, log_lanes):
 
     Words count from a line; ``start`` is where the row begins, in bytes from there.
     """
-    # A shift, as below: to divide what may be negative takes several times as long.
+    # Shifts: a division of what might be negative takes more instructions.
     word = start >> LOG_WORD_BYTES
     if row_bytes > LINE_BYTES:
         word = start >> LOG_LINE_BYTES << LOG_LINE_BYTES - LOG_WORD_BYTES
