@@ -15,6 +15,8 @@ from pyg_direct.kernels.cpu import cpu_kernel
 from pyg_direct.kernels.launch import CudaKernel, span_of
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
 from pyg_direct.kernels.walk import (
+    MAX_REGISTERS,
+    NOWHERE,
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
@@ -103,25 +105,25 @@ def gather_ticket(
 ):  # fmt: skip
     """Copy the rows of one ticket: those that the ids from ``first`` to ``stop`` name."""
     num_bytes = num_rows * row_bytes
-    turn, step = 0, 0
+    turn, step, d = 0, 0, NOWHERE
     for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
         a = locate_word(
-            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            turn, step, d, first, stop, shift, index, places, has_places, num_rows, row_bytes,
             log_lanes, wrong,
         )  # fmt: skip
         turn, step = next_step(turn, step, num_steps)
         b = locate_word(
-            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            turn, step, a, first, stop, shift, index, places, has_places, num_rows, row_bytes,
             log_lanes, wrong,
         )  # fmt: skip
         turn, step = next_step(turn, step, num_steps)
         c = locate_word(
-            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            turn, step, b, first, stop, shift, index, places, has_places, num_rows, row_bytes,
             log_lanes, wrong,
         )  # fmt: skip
         turn, step = next_step(turn, step, num_steps)
         d = locate_word(
-            turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes,
+            turn, step, c, first, stop, shift, index, places, has_places, num_rows, row_bytes,
             log_lanes, wrong,
         )  # fmt: skip
         turn, step = next_step(turn, step, num_steps)
@@ -158,7 +160,7 @@ def _gather_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     return CudaKernel(
         gather_rows_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
         f"uint{8 * piece_bytes}", None, None, np.int64, *[None] * 5, np.int64, np.int64,
-        f"uint{8 * piece_bytes}",
+        f"uint{8 * piece_bytes}", max_registers=MAX_REGISTERS,
     )  # fmt: skip
 
 
@@ -174,12 +176,13 @@ def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
-            turn, step = 0, 0
+            turn, step, located = 0, 0, NOWHERE
             for _ in range(num_turns(first, stop, log_lanes) * num_steps):
-                word, start, place = locate_word(
-                    turn, step, first, stop, shift, index, places, has_places, num_rows,
-                    row_bytes, log_lanes, wrong,
+                located = locate_word(
+                    turn, step, located, first, stop, shift, index, places, has_places,
+                    num_rows, row_bytes, log_lanes, wrong,
                 )  # fmt: skip
+                word, start, place = located
                 turn, step = next_step(turn, step, num_steps)
                 for piece in range(WORD_BYTES // piece_bytes):
                     offset = word * WORD_BYTES + piece * piece_bytes - start
@@ -192,5 +195,5 @@ def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
     piece_type = f"uint{8 * piece_bytes}"
     return CudaKernel(
         scatter_rows_kernel, piece_type, None, f"int{8 * id_bytes}", np.int64, None, piece_type,
-        None, None, np.int64, *[None] * 5, np.int64, np.int64,
+        None, None, np.int64, *[None] * 5, np.int64, np.int64, max_registers=MAX_REGISTERS,
     )  # fmt: skip

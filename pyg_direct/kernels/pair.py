@@ -15,7 +15,13 @@ from numba import cuda
 from pyg_direct.kernels.gather import gather_ticket
 from pyg_direct.kernels.launch import CudaKernel, Span
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
-from pyg_direct.kernels.walk import GatherLaunch, limit_ids, walk_of, walk_shape
+from pyg_direct.kernels.walk import (
+    MAX_REGISTERS,
+    GatherLaunch,
+    limit_ids,
+    walk_of,
+    walk_shape,
+)
 
 
 class TableOfPair(NamedTuple):
@@ -120,6 +126,5 @@ def _gather_pair_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
         gather_pair_kernel, f"int{8 * id_bytes}", np.int64, None, None, None, np.int64, np.int64,
         np.int64,
         *[np.uint32, None, piece, *[None] * 5, piece] * 2,
-        # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
-        max_registers=64,
+        max_registers=MAX_REGISTERS,
     )  # fmt: skip

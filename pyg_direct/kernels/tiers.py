@@ -18,6 +18,7 @@ from pyg_direct.kernels.launch import CudaKernel, Span, span_of
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
 from pyg_direct.kernels.walk import (
     LINE_BYTES,
+    MAX_REGISTERS,
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
@@ -138,27 +139,37 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
             turn, step = 0, 0
+            pick_d, slot_d = (np.int64(-1), 0), np.int32(-1)
             for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
-                pick_a = pick_row(
-                    turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                )
                 turn_b, step_b = next_step(turn, step, num_steps)
-                pick_b = pick_row(
-                    turn_b, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                )
                 turn_c, step_c = next_step(turn_b, step_b, num_steps)
-                pick_c = pick_row(
-                    turn_c, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                )
                 turn_d, step_d = next_step(turn_c, step_c, num_steps)
-                pick_d = pick_row(
-                    turn_d, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                )
+                # Only the first step of a turn has to ask for rows, and for their slots.
+                pick_a = pick_d
+                if step == 0:
+                    pick_a = pick_row(
+                        turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                    )
+                pick_b = pick_a
+                if step_b == 0:
+                    pick_b = pick_row(
+                        turn_b, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                    )
+                pick_c = pick_b
+                if step_c == 0:
+                    pick_c = pick_row(
+                        turn_c, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                    )
+                pick_d = pick_c
+                if step_d == 0:
+                    pick_d = pick_row(
+                        turn_d, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+                    )
                 # Four slots, and then four words, are on their way before one of them is needed.
-                slot_a = slots[max(pick_a[0], 0)]
-                slot_b = slots[max(pick_b[0], 0)]
-                slot_c = slots[max(pick_c[0], 0)]
-                slot_d = slots[max(pick_d[0], 0)]
+                slot_a = slots[max(pick_a[0], 0)] if step == 0 else slot_d
+                slot_b = slots[max(pick_b[0], 0)] if step_b == 0 else slot_a
+                slot_c = slots[max(pick_c[0], 0)] if step_c == 0 else slot_b
+                slot_d = slots[max(pick_d[0], 0)] if step_d == 0 else slot_c
                 a = locate_tiered_word(step, pick_a, slot_a, shift, row_bytes, log_lanes)
                 b = locate_tiered_word(step_b, pick_b, slot_b, shift, row_bytes, log_lanes)
                 c = locate_tiered_word(step_c, pick_c, slot_c, shift, row_bytes, log_lanes)
@@ -183,6 +194,5 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
         gather_tiers_kernel, np.uint32, None, f"int{8 * id_bytes}", np.int64, None,
         f"uint{8 * piece_bytes}", None, None, np.int64, *[None] * 5, np.int64, np.int64,
         f"uint{8 * piece_bytes}", np.uint32, np.int32,
-        # A block of 1,024 threads must fit into the 65,536 registers of a multiprocessor.
-        max_registers=64,
+        max_registers=MAX_REGISTERS,
     )  # fmt: skip

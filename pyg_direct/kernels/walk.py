@@ -29,6 +29,10 @@ WORD_BYTES = 4
 LOG_LANES_PER_WARP, LOG_LINE_BYTES, LOG_WORD_BYTES = (
     size.bit_length() - 1 for size in (LANES_PER_WARP, LINE_BYTES, WORD_BYTES)
 )
+# Of a thread: a block of 1,024 must fit into the 65,536 registers of a multiprocessor.
+MAX_REGISTERS = 64
+# What ``locate_word`` says where there is no word, nor row.
+NOWHERE = (-1, -1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +235,23 @@ def word_of_row(step, start, row_bytes, log_lanes):
 
 @cuda.jit(device=True)
 def locate_word(
-    turn, step, first, stop, shift, index, places, has_places, num_rows, row_bytes, log_lanes,
+    turn, step, last, first, stop, shift, index, places, has_places, num_rows, row_bytes, log_lanes,
     wrong,
 ):  # fmt: skip
     """Return the word that this lane reads in a step, where its row starts, and the row's place.
 
     The word counts from the line of the table, -1 if there is none; the start is in bytes from
-    there.
+    there, -1 if there is no row. ``last`` is what was returned for the step before, which in a turn
+    is one of the same row.
     """
-    row, place = pick_row(turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong)
-    if row < 0:
-        return -1, 0, 0
-    start = shift + row * row_bytes
-    return word_of_row(step, start, row_bytes, log_lanes), start, place
+    _, start, place = last
+    if step == 0:
+        row, place = pick_row(
+            turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
+        )
+        start = shift + row * row_bytes if row >= 0 else np.int64(-1)
+    word = word_of_row(step, start, row_bytes, log_lanes) if start >= 0 else np.int64(-1)
+    return word, start, place
 
 
 @cuda.jit(device=True)
