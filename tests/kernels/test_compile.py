@@ -7,6 +7,10 @@ import sys
 
 import pytest
 
+from pyg_direct.kernels import gather, pair, tiers
+from pyg_direct.kernels.launch import THREADS_PER_WARP
+from pyg_direct.tables.plan import WARPS_PER_BLOCK
+
 MODULES = [
     "copies", "gather", "join", "multiply", "pair", "partition", "relabel", "sample", "tiers",
     "weighted",
@@ -85,3 +89,18 @@ def compiled():
 def test_kernels_compile_without_doubles(module, compiled):
     assert isinstance(compiled[module], int), compiled[module]
     assert compiled[module] >= 1
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        gather._gather_rows_kernel, gather._scatter_rows_kernel, pair._gather_pair_kernel,
+        tiers._gather_tiers_kernel,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("piece_bytes", [1, 2, 4])
+def test_blocks_of_all_warps_fit_into_the_registers(family, piece_bytes):
+    # Of a multiprocessor of every GPU that is supported; a launch fails otherwise.
+    registers = family(piece_bytes, 8)._options["max_registers"]
+
+    assert registers * THREADS_PER_WARP * WARPS_PER_BLOCK <= 65_536
