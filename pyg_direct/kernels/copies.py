@@ -67,8 +67,16 @@ def _num_tiles(num_words):
 
 
 @cuda.jit(device=True)
-def _copy_tile(tile, source, target, num_words):
+def _next_part(part, source, target, num_words):
+    """Return the next part, and which of its tiles, if the tile is behind those of ``part``."""
+    behind = part[0] - _num_tiles(part[3])
+    return part if behind < 0 else (behind, source, target, num_words)
+
+
+@cuda.jit(device=True)
+def _copy_tile(part):
     """Copy the words of one tile; all of a thread's are on their way before one is written."""
+    tile, source, target, num_words = part
     step = TILE_WORDS // WORDS_PER_THREAD
     first = (tile << LOG_TILE_WORDS) + cuda.threadIdx.x
     second, third, fourth = first + step, first + 2 * step, first + 3 * step
@@ -97,29 +105,15 @@ def _copy_parts_kernel(
         num_tiles += _num_tiles(num_words)
     item = cuda.blockIdx.x
     while item < num_tiles:
-        tile, source, target, num_words = item, a, to_a, num_a
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = b, to_b, num_b
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = c, to_c, num_c
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = d, to_d, num_d
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = e, to_e, num_e
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = f, to_f, num_f
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = g, to_g, num_g
-        if tile >= _num_tiles(num_words):
-            tile -= _num_tiles(num_words)
-            source, target, num_words = h, to_h, num_h
-        _copy_tile(tile, source, target, num_words)
+        part = item, a, to_a, num_a
+        part = _next_part(part, b, to_b, num_b)
+        part = _next_part(part, c, to_c, num_c)
+        part = _next_part(part, d, to_d, num_d)
+        part = _next_part(part, e, to_e, num_e)
+        part = _next_part(part, f, to_f, num_f)
+        part = _next_part(part, g, to_g, num_g)
+        part = _next_part(part, h, to_h, num_h)
+        _copy_tile(part)
         item += cuda.gridDim.x
 
 

@@ -16,7 +16,7 @@ from pyg_direct.kernels.launch import CudaKernel, span_of
 from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_lane, return_tickets
 from pyg_direct.kernels.walk import (
     MAX_REGISTERS,
-    NOWHERE,
+    NO_ROW,
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
@@ -105,7 +105,7 @@ def gather_ticket(
 ):  # fmt: skip
     """Copy the rows of one ticket: those that the ids from ``first`` to ``stop`` name."""
     num_bytes = num_rows * row_bytes
-    turn, step, d = 0, 0, NOWHERE
+    turn, step, d = 0, 0, (-1, 0, NO_ROW)
     for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
         a = locate_word(
             turn, step, d, first, stop, shift, index, places, has_places, num_rows, row_bytes,
@@ -176,13 +176,13 @@ def _scatter_rows_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
         while first < num_ids:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
-            turn, step, located = 0, 0, NOWHERE
+            turn, step, located = 0, 0, (-1, 0, NO_ROW)
             for _ in range(num_turns(first, stop, log_lanes) * num_steps):
                 located = locate_word(
                     turn, step, located, first, stop, shift, index, places, has_places,
                     num_rows, row_bytes, log_lanes, wrong,
                 )  # fmt: skip
-                word, start, place = located
+                word, start, (_, place) = located
                 turn, step = next_step(turn, step, num_steps)
                 for piece in range(WORD_BYTES // piece_bytes):
                     offset = word * WORD_BYTES + piece * piece_bytes - start

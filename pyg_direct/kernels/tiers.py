@@ -19,6 +19,7 @@ from pyg_direct.kernels.ticket import LANES_PER_WARP, draw_ticket, from_first_la
 from pyg_direct.kernels.walk import (
     LINE_BYTES,
     MAX_REGISTERS,
+    NO_ROW,
     WORD_BYTES,
     GatherLaunch,
     launch_walk,
@@ -139,32 +140,27 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
             drawn = draw_ticket(tickets, rows_per_ticket)
             stop = min(first + rows_per_ticket, num_ids)
             turn, step = 0, 0
-            pick_d, slot_d = (np.int64(-1), 0), np.int32(-1)
+            pick_d, slot_d = NO_ROW, np.int32(-1)
             for _ in range(0, num_turns(first, stop, log_lanes) * num_steps, STEPS_IN_FLIGHT):
                 turn_b, step_b = next_step(turn, step, num_steps)
                 turn_c, step_c = next_step(turn_b, step_b, num_steps)
                 turn_d, step_d = next_step(turn_c, step_c, num_steps)
-                # Only the first step of a turn has to ask for rows, and for their slots.
-                pick_a = pick_d
-                if step == 0:
-                    pick_a = pick_row(
-                        turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                    )
-                pick_b = pick_a
-                if step_b == 0:
-                    pick_b = pick_row(
-                        turn_b, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                    )
-                pick_c = pick_b
-                if step_c == 0:
-                    pick_c = pick_row(
-                        turn_c, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                    )
-                pick_d = pick_c
-                if step_d == 0:
-                    pick_d = pick_row(
-                        turn_d, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-                    )
+                pick_a = pick_row(
+                    turn, step, pick_d, first, stop, index, places, has_places, num_rows,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_b = pick_row(
+                    turn_b, step_b, pick_a, first, stop, index, places, has_places, num_rows,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_c = pick_row(
+                    turn_c, step_c, pick_b, first, stop, index, places, has_places, num_rows,
+                    log_lanes, wrong,
+                )  # fmt: skip
+                pick_d = pick_row(
+                    turn_d, step_d, pick_c, first, stop, index, places, has_places, num_rows,
+                    log_lanes, wrong,
+                )  # fmt: skip
                 # Four slots, and then four words, are on their way before one of them is needed.
                 slot_a = slots[max(pick_a[0], 0)] if step == 0 else slot_d
                 slot_b = slots[max(pick_b[0], 0)] if step_b == 0 else slot_a
@@ -178,13 +174,13 @@ def _gather_tiers_kernel(piece_bytes: int, id_bytes: int) -> CudaKernel:
                 word_b = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, b)
                 word_c = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, c)
                 word_d = read_tiered_word(base, table, piece_bytes, shift, num_bytes, hot, d)
-                located = a[0], a[1], pick_a[1]
+                located = a[0], a[1], pick_a
                 store_pieces(out, row_bytes, piece_bytes, located, word_a)
-                located = b[0], b[1], pick_b[1]
+                located = b[0], b[1], pick_b
                 store_pieces(out, row_bytes, piece_bytes, located, word_b)
-                located = c[0], c[1], pick_c[1]
+                located = c[0], c[1], pick_c
                 store_pieces(out, row_bytes, piece_bytes, located, word_c)
-                located = d[0], d[1], pick_d[1]
+                located = d[0], d[1], pick_d
                 store_pieces(out, row_bytes, piece_bytes, located, word_d)
                 turn, step = next_step(turn_d, step_d, num_steps)
             first = from_first_lane(drawn)

@@ -31,8 +31,8 @@ LOG_LANES_PER_WARP, LOG_LINE_BYTES, LOG_WORD_BYTES = (
 )
 # Of a thread: a block of 1,024 must fit into the 65,536 registers of a multiprocessor.
 MAX_REGISTERS = 64
-# What ``locate_word`` says where there is no word, nor row.
-NOWHERE = (-1, -1, 0)
+# What ``pick_row`` says where there is no row.
+NO_ROW = (-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +199,14 @@ def next_step(turn, step, num_steps):
 
 
 @cuda.jit(device=True)
-def pick_row(turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong):
+def pick_row(turn, step, last, first, stop, index, places, has_places, num_rows, log_lanes, wrong):
     """Return the row that this lane reads in a turn, -1 if there is none, and its place.
 
-    The place is the row's position in the request.
+    The place is the row's position in the request. ``last`` is what was returned for the step
+    before, and serves for all steps of a turn but the first.
     """
+    if step > 0:
+        return last
     lane = cuda.threadIdx.x % LANES_PER_WARP
     item = first + turn * (LANES_PER_WARP >> log_lanes) + (lane >> log_lanes)
     if item >= stop:
@@ -238,20 +241,17 @@ def locate_word(
     turn, step, last, first, stop, shift, index, places, has_places, num_rows, row_bytes, log_lanes,
     wrong,
 ):  # fmt: skip
-    """Return the word that this lane reads in a step, where its row starts, and the row's place.
+    """Return the word that this lane reads in a step, where its row starts, and what was picked.
 
     The word counts from the line of the table, -1 if there is none; the start is in bytes from
-    there, -1 if there is no row. ``last`` is what was returned for the step before, which in a turn
-    is one of the same row.
+    there. ``last`` is what was returned for the step before.
     """
-    _, start, place = last
-    if step == 0:
-        row, place = pick_row(
-            turn, first, stop, index, places, has_places, num_rows, log_lanes, wrong
-        )
-        start = shift + row * row_bytes if row >= 0 else np.int64(-1)
-    word = word_of_row(step, start, row_bytes, log_lanes) if start >= 0 else np.int64(-1)
-    return word, start, place
+    picked = pick_row(
+        turn, step, last[2], first, stop, index, places, has_places, num_rows, log_lanes, wrong
+    )
+    start = shift + picked[0] * row_bytes
+    word = word_of_row(step, start, row_bytes, log_lanes) if picked[0] >= 0 else np.int64(-1)
+    return word, start, picked
 
 
 @cuda.jit(device=True)
@@ -278,7 +278,7 @@ def read_word(base, table, piece_bytes, shift, num_bytes, word):
 @cuda.jit(device=True)
 def store_pieces(rows, row_bytes, piece_bytes, located, value):
     """Write the pieces of a word that belong to its row to the row's place in the request."""
-    word, start, place = located
+    word, start, (_, place) = located
     if word >= 0:
         mask = (1 << 8 * piece_bytes) - 1
         # Of 1, 2 and 4: 0, 1 and 2.

@@ -108,9 +108,6 @@ class HopSampler:
             )
             for i, (kind, hops) in enumerate(self._edges.items())
         }
-        self._joined = [*self._nodes_joined.values(), *self._edges_joined.values()]
-        if self._carried is not None:
-            self._joined.append(self._carried)
         # Where in ``totals`` each hop's numbers are; -1 where it had nothing to do.
         levels = {kind: [each.get(kind) for each in self._frontiers] for kind in self._nodes}
         self._node_places = {
@@ -214,10 +211,12 @@ class HopSampler:
             kind: [0 if each < 0 else totals[each] for each in places]
             for kind, places in self._edge_places.items()
         }
+        arrays = [*self._nodes_joined.values(), *self._edges_joined.values()]
         sizes = [sum(each) for each in (*num_nodes.values(), *num_edges.values())]
         if self._carried is not None:
+            arrays.append(self._carried)
             sizes.append(self._carried.shape[1])
-        rows = self._stages.cut(self._joined, sizes, copies)
+        rows = self._stages.cut(arrays, sizes, copies)
         node, batch, row, col = {}, {}, {}, {}
         edge: dict[EdgeType, Tensor] = {}
         for kind, joined in self._nodes_joined.items():

@@ -237,19 +237,18 @@ class CudaStages:
 
         It is filled by ``copies``, which the caller launches, or else by a launch of its own.
         """
-        lengths: list[int] = []
-        parts = []
+        sources, lengths = list[int](), list[int]()
         for rows, size in zip(arrays, sizes, strict=True):
             num_rows, room = rows.shape
-            lengths += [size] * num_rows
             first, step = rows.data_ptr(), room * WORD_BYTES
-            parts += [(first + row * step, size) for row in range(num_rows)]
+            sources += [first + row * step for row in range(num_rows)]
+            lengths += [size] * num_rows
         out = torch.empty(sum(lengths), dtype=torch.int64, device=arrays[0].device)
         is_ours, copies = copies is None, Copies() if copies is None else copies
         target = out.data_ptr()
-        for source, size in parts:
-            copies.add(source, target, size)
-            target += size * WORD_BYTES
+        for source, length in zip(sources, lengths, strict=True):
+            copies.add(source, target, length)
+            target += length * WORD_BYTES
         if is_ours:
             copies.launch(self.stream)
         # As ``split`` does, which is Python.

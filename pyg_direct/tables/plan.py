@@ -37,8 +37,7 @@ TICKET_BYTES, NEAR_BYTES = 2_048, 2**16
 # least half stand on the device: in inverse proportion to the share that does not.
 MANY_HITS_SHARE = 0.5
 # Beside a model a gather keeps an eleventh of the multiprocessors busy: rows of up to 512 bytes
-# take little longer then, and the model has more. A quarter, where rows are longer, or some are on
-# the device.
+# take longer then, and the model less. A quarter, where rows are longer, or some are on the device.
 SMALL_SHARE, LARGE_SHARE = 11, 4
 # torch reads rows of whole words of this size fast, and long ones in any order.
 VECTOR_BYTES, LONG_ROW_BYTES = 16, 3_072
